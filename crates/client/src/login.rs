@@ -8,11 +8,11 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hints::hint::fail;
 use http::{HeaderValue, Request, header::AUTHORIZATION};
-use jiff::Timestamp;
 use kube::{
     Config,
     config::{AuthInfo, AuthProviderConfig},
 };
+use mirror_core::api::duration::rfc3339;
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -163,16 +163,12 @@ fn id_token(provider: &AuthProviderConfig) -> anyhow::Result<String> {
         Some(end) if end <= timing::now() => Err(fail(
             format!(
                 "the id-token of the auth-provider expired at {}",
-                second(end)
+                rfc3339(end)
             ),
             format!("kubectl renews it, and this program does not; {hint}"),
         )),
         _ => Ok(token.clone()),
     }
-}
-
-fn second(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use hints::hint::{HintExt as _, fail};
 use jiff::Timestamp;
+use mirror_core::api::duration::utc_minute;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, PublicKeyData as _,
@@ -173,13 +174,12 @@ impl Anchor {
             time(anchor.validity().not_after)?,
         );
         let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
-        let told = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M UTC");
         if left.is_zero() || from > now {
             return Err(fail(
                 format!(
                     "the trust anchor is valid from {} until {}, and not now",
-                    told(from),
-                    told(until)
+                    utc_minute(from),
+                    utc_minute(until)
                 ),
                 "make a new trust anchor with `linkerd-mc trust anchor ca`, and look at docs/trust.md for how to change it",
             ));
@@ -188,7 +188,7 @@ impl Anchor {
             return Err(fail(
                 format!(
                     "the issuer would be valid after the trust anchor, which ends on {}",
-                    told(until)
+                    utc_minute(until)
                 ),
                 format!("pass --lifetime={}h or less", left.as_secs() / 3600),
             ));

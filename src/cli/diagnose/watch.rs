@@ -1,6 +1,7 @@
 //! `diagnose --watch`: what changes on the way of a request.
 
 use client::timing;
+use mirror_core::api::duration::utc;
 use observe::diagnose::{Diagnosis, report};
 
 use super::{
@@ -52,7 +53,7 @@ impl DiagnosisLog {
         let changed = match &self.last {
             None => Some(text(&now)),
             Some(before) => report::changes(before, &now).map(|text| {
-                let time = timing::now().strftime("%Y-%m-%d %H:%M:%S UTC");
+                let time = utc(timing::now());
                 format!("\n{time}\n{text}{}", happened(&now))
             }),
         };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anstream::adapter::strip_str;
 use jiff::Timestamp;
 
-use mirror_core::api::text::one_line;
+use mirror_core::api::{duration::utc, text::one_line};
 use observe::check::report::{self, Category};
 
 /// A file of the archive.
@@ -31,7 +31,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
     let mut text = format!(
         "# Gathered by linkerd-mc {} at {}\n\n## Problems\n\n",
         env!("LINKERD_MC_VERSION"),
-        now.strftime("%Y-%m-%d %H:%M:%S UTC")
+        utc(now)
     );
     let problems = strip_str(&report::problems(checks)).to_string();
     match problems.trim() {

@@ -5,7 +5,7 @@ use hints::hint::fail;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use manifests::link::SETTINGS;
-use mirror_core::api::{labels, link::Link, selector::Selector};
+use mirror_core::api::{duration::utc_minute, labels, link::Link, selector::Selector};
 use serde_json::{Map, Value, json};
 
 use crate::link_credentials::KubeconfigTarget;
@@ -140,7 +140,7 @@ pub fn credentials_changes(
     let lasts = |target: &KubeconfigTarget| {
         let expires = target.account.as_ref().and_then(|account| account.expires);
         match expires {
-            Some(at) => format!("expires on {}", at.strftime("%Y-%m-%d %H:%M UTC")),
+            Some(at) => format!("expires on {}", utc_minute(at)),
             None => "does not expire".to_owned(),
         }
     };

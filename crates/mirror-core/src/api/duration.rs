@@ -156,6 +156,16 @@ fn decimal(nanos: u128, unit: u128) -> String {
     format!("{whole}.{below:0digits$}")
 }
 
+/// A time for people, in whole seconds.
+pub fn utc(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// A time for people, in whole minutes.
+pub fn utc_minute(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
 /// A time as in RFC 3339, in whole seconds.
 pub fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

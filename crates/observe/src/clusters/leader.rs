@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::finding::{Finding, Level, causes::Cause};
 use client::{ReadError, requests::get_at};
 use hints::suggest::{ClusterFlags, Suggested};
-use mirror_core::api::labels::LEASE_NAME;
+use mirror_core::api::{duration::utc, labels::LEASE_NAME};
 
 use crate::timeline::{Happened, about};
 
@@ -105,7 +105,7 @@ impl Leader {
 }
 
 fn at(time: Timestamp) -> String {
-    time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string()
+    format!("at {}", utc(time))
 }
 
 /// The command that shows the Pods of a controller.

@@ -1,8 +1,12 @@
 //! What is wrong with a Link, by what its controller reports. Pure.
 
 use hints::suggest::ClusterFlags;
-use mirror_core::api::conditions::{
-    CONNECTED, CREDENTIALS_VALID, DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE, READY, connected,
+use mirror_core::api::{
+    conditions::{
+        CONNECTED, CREDENTIALS_VALID, DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE, READY,
+        connected,
+    },
+    duration::utc,
 };
 
 use super::{
@@ -74,10 +78,7 @@ pub fn not_ready(link: &LinkSnapshot, flags: &ClusterFlags) -> Option<Finding> {
     let is_silent = (&*failing.type_, &*failing.reason) == (CONNECTED, connected::UNREACHABLE);
     let what = if is_silent {
         let server = own(link).map(|own| format!(" {}", own.identity.server));
-        let since = failing
-            .last_transition_time
-            .0
-            .strftime("%Y-%m-%d %H:%M:%S UTC");
+        let since = utc(failing.last_transition_time.0);
         format!(
             "its API server{} has not answered since {since} ({what}); mirrors stay as they are, and new exports do not \
              arrive",

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use mirror_core::{
     api::{
         conditions::{DRAINED, GATEWAY_ADDRESS_REFUSED, GATEWAY_ALIVE},
+        duration::utc,
         link::ServiceStatus,
     },
     mirror::{ApiServerThrough, FederatedThrough, Reason, is_through_gateway},
@@ -96,9 +97,7 @@ impl GatewaySummary {
             addresses => addresses,
         };
         let port = self.probe_port.map(|port| format!(" port {port}"));
-        let since = self
-            .since
-            .map(|since| format!(" since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC")));
+        let since = self.since.map(|since| format!(" since {}", utc(since)));
         let error = self.error.as_ref().map(|error| format!(": {error}"));
         Some(format!(
             "the gateway at {addresses}{} fails probes{}{}; check its Pods and the firewall",

@@ -31,6 +31,7 @@ pub mod linkerd_secrets;
 pub mod misspelled;
 pub mod own_routes;
 pub mod pod_networks;
+mod port_forward;
 pub mod preference_status;
 pub mod proxies;
 pub mod request_path;

@@ -57,7 +57,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use self::exposition::Sample;
 use self::exposition::{MalformedLine, SampleReader};
-use super::workloads::{PROXY, containers};
+use super::{
+    port_forward::port_forward,
+    workloads::{PROXY, containers},
+};
 
 /// Label of meshed Pods; its value is the namespace of Linkerd's control plane.
 pub const MESHED: &str = "linkerd.io/control-plane-ns";
@@ -224,16 +227,12 @@ impl PodProxy {
         client: &Client,
     ) -> Result<impl AsyncRead + AsyncWrite + Unpin + use<>, ProxyError> {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &self.pod.namespace);
-        let forwarder = pods.portforward(&self.pod.name, &[self.port]).await;
-        let mut forwarder = forwarder.map_err(|error| {
-            let why = ReadError::from(error);
-            match why.kind {
-                ReadErrorKind::Forbidden => ProxyError::Forbidden(why.to_string()),
-                _ => ProxyError::Unreachable(why.to_string()),
-            }
+        let opened = port_forward(&pods, &self.pod.name, self.port).await;
+        let opened = opened.map_err(|why| match why.kind {
+            ReadErrorKind::Forbidden => ProxyError::Forbidden(why.to_string()),
+            _ => ProxyError::Unreachable(why.to_string()),
         })?;
-        let stream = forwarder.take_stream(self.port);
-        stream.ok_or_else(|| ProxyError::Unreachable("there is no stream".to_owned()))
+        Ok(opened.stream)
     }
 
     /// Asks the admin server for a path. An answer without success is an error.

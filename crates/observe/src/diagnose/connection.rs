@@ -3,6 +3,7 @@
 use mirror_core::{
     api::{
         conditions::{self as c, credentials_expiring, credentials_valid},
+        duration::utc,
         link::LinkObject,
     },
     mirror::Target,
@@ -98,7 +99,7 @@ pub fn broken(
 fn has_expired(way: &PathContext<'_>, link: &LinkSnapshot) -> Option<String> {
     if let Some(expiry) = credentials::own(link).and_then(|own| own.expiry) {
         return (expiry <= way.facts.now).then(|| {
-            let expiry = expiry.strftime("%Y-%m-%d %H:%M:%S UTC");
+            let expiry = utc(expiry);
             format!(
                 "the token in the Secret of Link {} expired at {expiry}",
                 link.id()

@@ -1,6 +1,9 @@
 //! Whether a controller is active for a Link.
 
-use mirror_core::api::labels::{CONTROLLER_NAME, LEASE_NAME};
+use mirror_core::api::{
+    duration::utc,
+    labels::{CONTROLLER_NAME, LEASE_NAME},
+};
 
 use super::{
     context::PathContext,
@@ -49,8 +52,7 @@ pub fn judge(
             }
         }
         Some(leader) => {
-            let time =
-                |time: jiff::Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
+            let time = |time| format!("at {}", utc(time));
             let renewed = leader.renewed.map_or_else(|| "never".to_owned(), time);
             let evidence = match &leader.holder {
                 Some(holder) => format!("{holder} last renewed the Lease {lease} {renewed}"),

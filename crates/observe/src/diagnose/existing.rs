@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use mirror_core::{
     api::{
         conditions::DRAINED,
+        duration::utc,
         k8s::{Endpoint, Service},
         labels as l,
         link::ServiceCondition,
@@ -385,7 +386,7 @@ fn failed_over(way: &PathContext<'_>, service: &Service, report: &mut LayerRepor
         report.see(format!("prefers {preference}"));
         return;
     }
-    let time = |time: jiff::Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
+    let time = |time| format!("at {}", utc(time));
     let evidence = preferred.absence(time, time).unwrap_or_default();
     let command = way.commands.source.mc(
         "status {}/{}",

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
-use mirror_core::api::text::one_line;
+use mirror_core::api::{duration::utc, text::one_line};
 use serde::Serialize;
 
 use super::{diagnosis::Diagnosis, layer::LayerReport};
@@ -184,8 +184,7 @@ fn conclusion(text: &mut String, diagnosis: &Diagnosis) {
     }
     let _ = writeln!(text, "  Evidence: {}", one_line(&finding.evidence));
     if let Some(since) = finding.since {
-        let since = since.strftime("%Y-%m-%d %H:%M:%S UTC");
-        let _ = writeln!(text, "  Since: {since}");
+        let _ = writeln!(text, "  Since: {}", utc(since));
     }
     if let Some(info) = &info {
         let _ = writeln!(text, "Fix: {}", info.fix);

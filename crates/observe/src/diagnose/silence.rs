@@ -1,7 +1,7 @@
 //! Whether somebody still writes the status of Links.
 
 use jiff::SignedDuration;
-use mirror_core::api::labels::LEASE_NAME;
+use mirror_core::api::{duration::utc, labels::LEASE_NAME};
 
 use crate::clusters::{
     leader::Leader,
@@ -25,9 +25,7 @@ pub fn silence(facts: &RequestPath, namespace: &str) -> Option<String> {
         }
     };
     Some(match renewed {
-        Some(time) => time
-            .strftime("no controller has reported since %Y-%m-%d %H:%M:%S UTC")
-            .to_string(),
+        Some(time) => format!("no controller has reported since {}", utc(time)),
         None => "no controller reports".to_owned(),
     })
 }

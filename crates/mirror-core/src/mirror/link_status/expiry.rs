@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::api::duration::utc_minute;
+
 /// A token that is valid for this long, or less, is about to expire.
 pub const SOON: SignedDuration = SignedDuration::from_hours(7 * 24);
 
@@ -55,7 +57,7 @@ pub fn problem(at: Timestamp, now: Timestamp, remedy: &str) -> Option<String> {
         "the token {verb} on {}; {remedy}. An expired token cuts the \
          controller and Linkerd off from the target cluster: proxies keep the last endpoints, even with a new token in \
          the Secrets, until linkerd-destination restarts",
-        at.strftime("%Y-%m-%d %H:%M UTC")
+        utc_minute(at)
     ))
 }
 

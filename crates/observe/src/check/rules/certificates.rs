@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use mirror_core::api::{duration::parse_go_duration, link::LinkerdConfig};
+use mirror_core::api::{
+    duration::{parse_go_duration, utc_minute},
+    link::LinkerdConfig,
+};
 
 use super::{
     rule::Verdict,
@@ -37,7 +40,6 @@ impl CertificateProblems {
 
     /// The problem of a certificate that has one, with what to do.
     fn judge(&mut self, what: &str, validity: Validity, now: Timestamp, remedy: &str) {
-        let time = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M UTC");
         let (said, at) = match validity.at(now) {
             CertificateAge::Valid => return,
             CertificateAge::Early => ("is not valid before", validity.from),
@@ -45,7 +47,10 @@ impl CertificateProblems {
             CertificateAge::Ended => ("ended on", validity.until),
         };
         let is_broken = validity.at(now) != CertificateAge::EndsSoon;
-        self.add(format!("{what} {said} {}; {remedy}", time(at)), is_broken);
+        self.add(
+            format!("{what} {said} {}; {remedy}", utc_minute(at)),
+            is_broken,
+        );
     }
 
     fn verdict(self) -> Verdict {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mirror_core::{
-    api::{k8s::Service, labels::PREFER, metadata::ResourceId, preference::Preference},
+    api::{
+        duration::utc, k8s::Service, labels::PREFER, metadata::ResourceId, preference::Preference,
+    },
     mirror::{Reason, federated_name},
 };
 
@@ -177,7 +179,7 @@ pub fn taken(snapshot: &FullSnapshot) -> Verdict {
     if preferred.is_empty() {
         return Verdict::Skip;
     }
-    let at = |time: jiff::Timestamp| time.strftime("at %Y-%m-%d %H:%M:%S UTC").to_string();
+    let at = |time| format!("at {}", utc(time));
     let elsewhere = preferred
         .iter()
         .filter(|(_, preferred)| preferred.has_failed_over);

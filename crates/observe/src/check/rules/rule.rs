@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
-use mirror_core::api::{metadata::ResourceId, text::lines};
+use mirror_core::api::{duration::utc, metadata::ResourceId, text::lines};
 
 use super::topic::Topic;
 use crate::{
@@ -92,7 +92,7 @@ impl Verdict {
 
     /// The verdict on a status that no controller has updated since `time`.
     pub fn of_old_status(self, time: Timestamp) -> Self {
-        let time = time.strftime("%Y-%m-%d %H:%M:%S UTC");
+        let time = utc(time);
         let old = Finding::from(format!("old: no controller has reported since {time}"));
         match self {
             Self::Pass | Self::PassWith(_) => Self::Warn(vec![old]),

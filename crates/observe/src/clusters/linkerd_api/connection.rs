@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use client::{ReadError, ReadErrorKind, requests};
-use futures::{FutureExt, future::BoxFuture};
+use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt as _, api::ListParams};
@@ -16,7 +16,10 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
 use super::error::LinkerdApiError;
-use crate::clusters::workloads::DESTINATION_PODS;
+use crate::clusters::{
+    port_forward::{PortForward, port_forward},
+    workloads::DESTINATION_PODS,
+};
 
 /// Port of the destination controller.
 pub const DESTINATION: u16 = 8086;
@@ -137,11 +140,8 @@ async fn forward(
     port: u16,
 ) -> Result<(Channel, Connection), LinkerdApiError> {
     let place = format!("port {port} of Pod {name}");
-    let forwarder = pods.portforward(name, &[port]).await;
-    let mut forwarder = forwarder.map_err(|error| no_answer(&place, error))?;
-    let refused = forwarder.take_error(port).map(FutureExt::boxed);
-    let stream = forwarder.take_stream(port);
-    let stream = stream.ok_or_else(|| no_connection(&place, "there is no stream"))?;
+    let opened = port_forward(pods, name, port).await;
+    let PortForward { stream, refused } = opened.map_err(|why| no_answer(&place, why))?;
     let channel = channel(&place, stream).await?;
     Ok((channel, Connection { place, refused }))
 }
