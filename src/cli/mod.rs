@@ -2,6 +2,7 @@
 
 mod allow;
 mod attack;
+mod canary;
 mod check;
 mod common;
 mod completions;
@@ -88,6 +89,7 @@ enum Command {
     Traffic(traffic::TrafficArgs),
     Gather(gather::GatherArgs),
     Verify(Box<verify::VerifyArgs>),
+    Canary(canary::CanaryArgs),
     Version(version::VersionArgs),
 }
 
@@ -159,6 +161,7 @@ impl Command {
             | Self::Status(_)
             | Self::Traffic(_)
             | Self::Gather(_)
+            | Self::Canary(_)
             | Self::Version(_) => false,
         }
     }
@@ -262,6 +265,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         Command::Traffic(args) => return block_on(traffic::run(&cli.global, args)),
         Command::Verify(args) => return block_on(verify::run(&cli.global, args)),
+        Command::Canary(args) => block_on(canary::run(args))?,
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }
     Ok(ExitCode::SUCCESS)

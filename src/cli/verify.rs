@@ -10,7 +10,7 @@ use std::{fs, path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use hints::hint::fail;
 use observe::{
-    clusters::canaries::CanarySpec,
+    clusters::canaries::{CanarySpec, namespaces::FoundNamespace, program::CanaryKey},
     verify::{StepResult, VerifyReport, VerifyStep},
 };
 use tokio::time::Instant;
@@ -67,20 +67,23 @@ async fn verify(
 ) -> anyhow::Result<(VerifyReport, bool)> {
     let name = format!("{:08x}", fastrand::u32(..));
     let verified = Box::pin(pair.check(args, &name)).await?;
-    let left = pair.left(&args.namespace).await?;
+    let found = pair.found(&args.namespace).await?;
     let end = began + args.timeout;
     // They end the steps early, and the canaries are deleted all the same.
     let mut stop = StopSignals::listen()?;
-    if left.iter().any(Option::is_some) {
+    if found != [FoundNamespace::Nothing, FoundNamespace::Nothing] {
         progress.say("deleting what an earlier run has left");
         delete(pair, args, end).await?;
     }
+    let key = CanaryKey::random();
     let mut run = Run {
         pair,
         canaries: CanarySpec {
             namespace: args.namespace.clone(),
             run: name,
-            image: args.image.clone(),
+            image: verified.image.clone(),
+            key: key.map_err(|why| anyhow::anyhow!("cannot make a key: {why}"))?,
+            lifetime: args.timeout,
         },
         verified: &verified,
         progress,
@@ -112,7 +115,7 @@ async fn verify(
         },
         milliseconds: u64::try_from(deleting.elapsed().as_millis()).ok(),
         detail: match deleted {
-            Ok(_) => format!("the namespace {} is gone in both clusters", args.namespace),
+            Ok(_) => "no canary is left".to_owned(),
             Err(why) => format!("{why}; run {}", cleanup(pair, args)),
         },
     });
@@ -144,7 +147,7 @@ fn cleanup(pair: &Pair, args: &VerifyArgs) -> String {
 /// Only deletes what an earlier run has left.
 async fn clean(pair: &Pair, args: &VerifyArgs, end: Instant) -> anyhow::Result<ExitCode> {
     let progress = Progress::new("deleting the canaries");
-    pair.left(&args.namespace).await?;
+    pair.found(&args.namespace).await?;
     let found = progress.during(Box::pin(delete(pair, args, end))).await?;
     output::note(if found {
         "the canaries are deleted"

@@ -17,7 +17,7 @@ use kube::{
     Api,
     api::{DeleteParams, ListParams},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{sync::Notify, time::timeout};
 
 use self::stand_in::StandIn;
@@ -25,7 +25,7 @@ use linkerd_mc::api::labels::MULTICLUSTER_NAMESPACE;
 
 use crate::support::{
     SOON,
-    audit::{mark, requests},
+    audit::{Use, asked_by, granted, mark, requests},
     controller::Controller,
     links::{links, own_link, status_that, unlink},
     objects::namespace,
@@ -37,8 +37,10 @@ use crate::support::{
 const GUIDE: &str = include_str!("../../docs/verify.md");
 /// The namespace of the canaries, and the name of the Link.
 const NS: &str = "verified";
-/// A user with the roles in docs/verify.md.
+/// The user of the roles in docs/verify.md.
 const USER: &str = "verifier";
+/// What the API server does not see here: the stand-in answers for the client Pod, and the others say why a step failed.
+const NOT_SEEN: [(&str, &str); 3] = [("pods/proxy", "get"), ("pods", "get"), ("links", "get")];
 /// The first minor version of Kubernetes that serves version v1 of MutatingAdmissionPolicy, which [`stand_in`] uses.
 const MUTATING_POLICIES: u32 = 36;
 
@@ -53,7 +55,13 @@ struct Scene {
 }
 
 impl Scene {
+    /// With an administrator.
     async fn start() -> Option<Self> {
+        Self::start_as(&["system:masters"]).await
+    }
+
+    /// With a user of these groups.
+    async fn start_as(groups: &[&str]) -> Option<Self> {
         let alone = alone().await;
         let (source, far) = (&*alone.source, &*alone.far);
         if !has_version(source, MUTATING_POLICIES, "verify with canaries").await {
@@ -73,16 +81,7 @@ impl Scene {
         .await;
         let link = links(source).get(NS).await.unwrap();
         let stand_in = StandIn::start(source, far, NS, &link.spec.gateway_identity).await;
-        for plane in [source, far] {
-            plane.apply(roles()).await.unwrap();
-            let may = ["auth", "can-i", "create", "namespaces", "--as", USER];
-            eventually("the roles to be in force", SOON, async || {
-                Ok(plane.kubectl(&may).await.ok())
-            })
-            .await
-            .unwrap();
-        }
-        let ways = [source, far].map(|plane| plane.intercept(Some((USER, &[]))).unwrap());
+        let ways = [source, far].map(|plane| plane.intercept(Some((USER, groups))).unwrap());
         let paths = [source, far].into_iter().zip(&ways).map(|(plane, way)| {
             let through = plane.kubeconfig_through(&way.url(), USER, &[]);
             through.unwrap()
@@ -190,10 +189,48 @@ impl Scene {
     }
 }
 
-/// The roles in docs/verify.md.
-fn roles() -> &'static str {
+/// The objects in docs/verify.md, for the namespace of this test.
+fn recipe() -> String {
     let block = GUIDE.split("\n```yaml\n").nth(1).unwrap();
-    block.split_once("\n```").unwrap().0
+    let (block, _) = block.split_once("\n```").unwrap();
+    block.replace("linkerd-mc-verify", NS)
+}
+
+/// Applies the recipe, and waits until roles and policy are in force.
+async fn apply_recipe(plane: &ControlPlane) {
+    plane.apply(&recipe()).await.unwrap();
+    let may = ["auth", "can-i", "create", "pods", "--as", USER, "-n", NS];
+    eventually("the roles to be in force", SOON, async || {
+        Ok(plane.kubectl(&may).await.ok())
+    })
+    .await
+    .unwrap();
+    eventually("the policy to be in force", SOON, async || {
+        let refused = bad_pod(plane, &json!({ "hostPID": true })).await;
+        Ok(refused.contains("may not use the node").then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// What the API server says to a Pod that the verifier wants to create, with these fields in its `spec`.
+async fn bad_pod(plane: &ControlPlane, fields: &Value) -> String {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "bad", "namespace": NS },
+        "spec": { "containers": [{ "name": "app", "image": "app" }] },
+    });
+    for (field, value) in fields.as_object().unwrap() {
+        pod["spec"][field] = value.clone();
+    }
+    let file = plane.folder().join("bad-pod.json");
+    std::fs::write(&file, pod.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let create = ["create", "--dry-run=server", "-f", file, "--as", USER];
+    match plane.kubectl(&create).await {
+        Ok(_) => String::new(),
+        Err(error) => format!("{error:#}"),
+    }
 }
 
 async fn has_namespace(plane: &ControlPlane, name: &str) -> bool {
@@ -242,7 +279,7 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
         format!("federated|request|passed|{answered}"),
         format!("federated|identity|passed|{client}"),
         "|removal|passed|no mirror is left".to_owned(),
-        format!("|deletion|passed|the namespace {NS} is gone in both clusters"),
+        "|deletion|passed|no canary is left".to_owned(),
     ];
     let found = steps(&document);
     assert_eq!(found.len(), expected.len(), "{found:#?}");
@@ -259,6 +296,101 @@ async fn canaries_are_measured_in_each_mode_and_nothing_is_left() {
         "{report}"
     );
     assert_eq!(scene.left().await, [""; 0]);
+    unlink(&scene.alone.source, NS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn job_with_the_roles_of_the_guide_can_verify_and_do_nothing_else() {
+    let Some(scene) = Scene::start_as(&[]).await else {
+        return;
+    };
+    let planes = [&*scene.alone.source, &*scene.alone.far];
+    for plane in planes {
+        apply_recipe(plane).await;
+    }
+    let since = planes.map(mark);
+    let killed = scene.signalled(4, "-KILL").await;
+    assert!(killed.1, "{}", String::from_utf8_lossy(&killed.0.stderr));
+    let outcome = scene.run(&[]);
+    assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
+    for plane in planes {
+        assert!(has_namespace(plane, NS).await, "{}", plane.name());
+        let objects = ["get", "pods,services", "-n", NS, "-o", "name"];
+        assert_eq!(plane.kubectl(&objects).await.unwrap().trim(), "");
+    }
+    // Each verb is used, and none is missing.
+    let events = planes
+        .iter()
+        .zip(since)
+        .flat_map(|(plane, since)| requests(plane, since));
+    let (permitted, refused) = asked_by(USER, &events.collect::<Vec<_>>());
+    let idle = granted(&recipe()).into_iter().filter(|granted| {
+        let (_, resource, verb) = granted;
+        !permitted.contains(granted) && !NOT_SEEN.contains(&(resource, verb))
+    });
+    assert_eq!(idle.collect::<Vec<_>>(), [], "granted, and not used");
+    let refused: Vec<_> = refused
+        .iter()
+        .filter(|(_, resource, _)| resource != "secrets")
+        .collect();
+    assert_eq!(refused, [&Use::default(); 0], "needed, and not granted");
+
+    // It is no administrator: nowhere else, and with no Pod that leads to the node.
+    let far = planes[1];
+    for elsewhere in [
+        &["create", "pods", "-n", "kube-system"][..],
+        &["create", "namespaces"],
+        &["get", "secrets", "-n", NS],
+    ] {
+        let question = [&["auth", "can-i"], elsewhere, &["--as", USER]].concat();
+        assert!(far.kubectl(&question).await.is_err(), "{elsewhere:?}");
+    }
+    let container = |security: Value| json!({ "containers": [{ "name": "app", "image": "app", "securityContext": security }] });
+    assert_eq!(bad_pod(far, &json!({})).await, "");
+    let linkerd = container(json!({ "capabilities": { "add": ["NET_ADMIN", "NET_RAW"] } }));
+    assert_eq!(bad_pod(far, &linkerd).await, "");
+    for (fields, message) in [
+        (json!({ "hostNetwork": true }), "may not use the node"),
+        (json!({ "hostPID": true }), "may not use the node"),
+        (json!({ "hostIPC": true }), "may not use the node"),
+        (
+            json!({ "serviceAccountName": "admin" }),
+            "may only have the ServiceAccount default",
+        ),
+        (
+            json!({ "volumes": [{ "name": "node", "hostPath": { "path": "/" } }] }),
+            "volumes may only be",
+        ),
+        (
+            json!({ "volumes": [{ "name": "key", "secret": { "secretName": "key" } }] }),
+            "volumes may only be",
+        ),
+        (
+            container(json!({ "privileged": true })),
+            "may not be privileged",
+        ),
+        (
+            container(json!({ "capabilities": { "add": ["SYS_ADMIN"] } })),
+            "may not be privileged",
+        ),
+        (
+            json!({ "containers": [{ "name": "app", "image": "app", "ports": [{ "containerPort": 1, "hostPort": 1 }] }] }),
+            "may not be privileged",
+        ),
+        (
+            json!({ "initContainers": [{ "name": "init", "image": "app", "securityContext": { "privileged": true } }] }),
+            "may not be privileged",
+        ),
+    ] {
+        let said = bad_pod(far, &fields).await;
+        assert!(said.contains(message), "{fields}: {said}");
+    }
+    for plane in planes {
+        let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole,clusterrolebinding";
+        plane.kubectl(&["delete", kinds, NS]).await.unwrap();
+        plane.kubectl(&["delete", "namespace", NS]).await.unwrap();
+    }
     unlink(&scene.alone.source, NS).await;
 }
 

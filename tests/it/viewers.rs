@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
-    audit::{mark, requests},
+    audit::{Use, asked_by, granted, mark, requests},
     controller::Controller,
     links::{mirror_is, own_link, unlink},
     objects::{export, namespace, web},
@@ -24,9 +24,6 @@ const NS: &str = "viewers";
 /// What `check` lists only while Services wait for a `ClusterIP`.
 const WHILE_SERVICES_WAIT: [&str; 2] = ["servicecidrs", "ipaddresses"];
 
-/// API group, resource and verb.
-type Use = (String, String, String);
-
 /// The block of YAML with this number in docs/permissions.md.
 fn block(number: usize) -> &'static str {
     let mut blocks = GUIDE.split("\n```yaml\n").skip(1);
@@ -34,40 +31,9 @@ fn block(number: usize) -> &'static str {
     block.unwrap_or_else(|| panic!("no block {number}")).0
 }
 
-/// The rules in a block.
-fn granted(block: &str) -> BTreeSet<Use> {
-    let mut all = BTreeSet::new();
-    for document in block.split("\n---\n") {
-        let object: Value = serde_saphyr::from_str(document).unwrap();
-        for rule in object["rules"].as_array().into_iter().flatten() {
-            let list = |field: &str| -> Vec<String> {
-                serde_json::from_value(rule[field].clone()).unwrap()
-            };
-            for group in list("apiGroups") {
-                for resource in list("resources") {
-                    for verb in list("verbs") {
-                        all.insert((group.clone(), resource.clone(), verb));
-                    }
-                }
-            }
-        }
-    }
-    all
-}
-
 /// What the viewer asked for: what the API server permitted, and what it refused.
 fn asked(events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
-    let of = |event: &AuditEvent| {
-        let resource = [event.resource.as_str(), &event.subresource].join("/");
-        let resource = resource.trim_end_matches('/').to_owned();
-        (event.group.clone(), resource, event.verb.clone())
-    };
-    let own = || events.iter().filter(|event| event.user == USER);
-    let refused = |event: &&AuditEvent| matches!(event.code, 401 | 403);
-    (
-        own().filter(|event| !refused(event)).map(of).collect(),
-        own().filter(refused).map(of).collect(),
-    )
+    asked_by(USER, events)
 }
 
 /// A Pod in the mesh.

@@ -15,8 +15,6 @@ use crate::cli::common::{
     format::OutputFormat,
 };
 
-/// The server of Kubernetes' own tests, as an HTTP client and server.
-const IMAGE: &str = "registry.k8s.io/e2e-test-images/agnhost:2.55";
 /// The shortest time in which a run may have to end. Pods start in it, and namespaces are deleted.
 const SHORTEST: Duration = Duration::from_secs(30);
 
@@ -25,9 +23,8 @@ Examples:
   # Send requests from west to east, in each mode that the Link offers
   linkerd-mc verify --target east --source west
 
-  # Only through the gateway, with an image of a private registry
-  linkerd-mc verify --target east --source west --mode gateway \\
-    --image registry.example.com/agnhost:2.55
+  # Only through the gateway
+  linkerd-mc verify --target east --source west --mode gateway
 
   # In CI: a report, and the slowest mode
   linkerd-mc verify --target east --source west --junit verify.xml -o json \\
@@ -65,12 +62,12 @@ pub struct VerifyArgs {
         value_parser = PossibleValuesParser::new(CanaryMode::ALL.map(CanaryMode::as_str)).map(|name| mode(&name))
     )]
     pub mode: Vec<CanaryMode>,
-    /// Namespace of the canaries. It must not exist, unless a run that was killed has left it
+    /// Namespace of the canaries. It must not exist, unless a killed run has left it, or it is kept for them
     #[arg(short, long, value_name = "NAMESPACE", default_value = "linkerd-mc-verify", value_parser = namespace)]
     pub namespace: String,
-    /// Image of client and server: agnhost, or one with the same `netexec`
-    #[arg(long, value_name = "IMAGE", default_value = IMAGE, value_parser = image)]
-    pub image: String,
+    /// Image of client and server, with this version of linkerd-mc [default: the one of the source cluster's controller]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    pub image: Option<String>,
     /// Write a `JUnit` report to this file
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
@@ -108,7 +105,7 @@ fn mode(name: &str) -> CanaryMode {
 fn image(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-:/@".contains(c);
     if text.is_empty() || text.contains("://") || !text.chars().all(allowed) {
-        return Err("must be an image such as registry.example.com/agnhost:2.55".to_owned());
+        return Err("must be an image such as registry.example.com/linkerd-mc:0.1.0".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -135,7 +132,7 @@ mod tests {
 
     #[test]
     fn images_are_names_and_runs_take_their_time() {
-        for good in [IMAGE, "agnhost", "a.example:5000/b/c@sha256:0123"] {
+        for good in ["linkerd-mc:0.1.0", "a.example:5000/b/c@sha256:0123"] {
             assert!(image(good).is_ok(), "{good}");
         }
         for bad in ["", "https://a.example/b", "a b", "a\n"] {

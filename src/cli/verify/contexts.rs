@@ -1,6 +1,6 @@
 //! What has to be as it should before anything is written: the clusters, the Link, the controller, the permissions.
 
-use client::{Cluster, ReadError};
+use client::{Cluster, ReadError, ReadErrorKind};
 use futures::try_join;
 use hints::{
     hint::{fail, misuse},
@@ -11,9 +11,10 @@ use observe::{
         canaries::{
             namespaces::{self, FoundNamespace},
             permissions::{VerifySide, denied},
+            pods,
         },
         collect::{Depth, snapshot_of},
-        leader::pods,
+        leader::pods as controller_pods,
         snapshot::{ClusterSnapshot, LinkSnapshot},
         topology::Topology,
     },
@@ -34,6 +35,8 @@ pub struct Pair {
 /// What is verified.
 pub struct Verified {
     pub link: LinkSnapshot,
+    /// The image of the canaries.
+    pub image: String,
     /// The identity of the client, if it is known.
     pub client: Option<String>,
     /// The Services of the modes that the Link offers; at least one.
@@ -87,8 +90,13 @@ impl Pair {
             client_identity(&config, &self.source.linkerd_namespace, &args.namespace)
         });
         let (services, skipped) = offered(&link, args, run)?;
+        let image = match &args.image {
+            Some(image) => image.clone(),
+            None => self.image(&link).await?,
+        };
         Ok(Verified {
             link,
+            image,
             client,
             services,
             skipped,
@@ -98,7 +106,14 @@ impl Pair {
     /// Fails if the user lacks a permission, or a cluster cannot be reached.
     async fn may(&self, args: &VerifyArgs) -> anyhow::Result<()> {
         let of = async |cluster: &Cluster, side: VerifySide| {
-            let lacking = denied(cluster, &args.namespace, side).await;
+            let found = match namespaces::find(cluster, &args.namespace).await {
+                Err(why) if why.kind != ReadErrorKind::Forbidden => {
+                    return Err(unreachable(cluster, &why));
+                }
+                found => found.ok(),
+            };
+            let is_kept = found == Some(FoundNamespace::Kept);
+            let lacking = denied(cluster, &args.namespace, side, is_kept).await;
             let lacking = lacking.map_err(|why| unreachable(cluster, &why))?;
             if lacking.is_empty() {
                 return Ok(());
@@ -202,7 +217,10 @@ impl Pair {
         if let Some(silence) = silence {
             return Err(fail(
                 format!("{name}: {silence}"),
-                format!("look at its Pods with {}", pods(flags, link.namespace())),
+                format!(
+                    "look at its Pods with {}",
+                    controller_pods(flags, link.namespace())
+                ),
             ));
         }
         match link.condition("Connected") {
@@ -222,11 +240,23 @@ impl Pair {
         }
     }
 
-    /// Which of the clusters have a namespace that an earlier run has left, with its UID. Fails if it is not one of ours.
-    pub async fn left(&self, name: &str) -> anyhow::Result<[Option<String>; 2]> {
+    /// The image of the controller that has the Link: its nodes can pull it.
+    async fn image(&self, link: &LinkSnapshot) -> anyhow::Result<String> {
+        let image = pods::image(&self.source, link.namespace()).await;
+        image.map_err(|why| {
+            fail(
+                format!(
+                    "cannot read the image of the controller in {}: {why}",
+                    self.source.name
+                ),
+                "pass --image with an image of linkerd-mc",
+            )
+        })
+    }
+
+    /// What has the name of the namespace in source and target. Fails if it is not one of ours.
+    pub async fn found(&self, name: &str) -> anyhow::Result<[FoundNamespace; 2]> {
         let of = async |cluster: &Cluster| match namespaces::find(cluster, name).await {
-            Ok(FoundNamespace::Nothing) => Ok(None),
-            Ok(FoundNamespace::Canaries(uid)) => Ok(Some(uid)),
             Ok(FoundNamespace::Foreign) => Err(fail(
                 format!(
                     "{} has a namespace {name} that verify has not made",
@@ -234,6 +264,7 @@ impl Pair {
                 ),
                 "choose another name with --namespace",
             )),
+            Ok(found) => Ok(found),
             Err(why) => Err(unreachable(cluster, &why)),
         };
         let (source, target) = try_join!(of(&self.source), of(&self.target))?;

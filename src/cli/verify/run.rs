@@ -10,7 +10,8 @@ use observe::{
             CLIENT, CanarySpec, Role, SERVER,
             dial::dial,
             mirrors::{MirrorWatch, SeenMirror, SeenMirrors},
-            namespaces, pods, services,
+            namespaces::{self, FoundNamespace},
+            pods, services,
         },
         snapshot::Known,
     },
@@ -23,7 +24,7 @@ use crate::cli::common::wait::Progress;
 
 /// How long a mirror, its endpoints and the first answer may each take.
 const STEP: Duration = Duration::from_secs(15);
-/// How long one request of the client may take. agnhost gives up after 5 s.
+/// How long one request of the client may take. It gives up itself after 5 s.
 const REQUEST: Duration = Duration::from_secs(8);
 /// Between two requests of the client, as long as there is no answer.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -138,14 +139,14 @@ impl Run<'_> {
             }
         }
         let answered = self.answered(&mirror, service).await;
-        let headers = answered.as_ref().ok().map(|(_, headers)| headers.clone());
+        let seen = answered.as_ref().ok().map(|(_, seen)| seen.clone());
         let answered = answered.map(|(at, _)| StepFinding {
             at,
             detail: format!("answered by {SERVER} in {}", self.pair.target.name),
         });
         self.record(mode, "request", began, answered);
-        if let Some(headers) = headers {
-            self.identity(service, &headers);
+        if let Some(seen) = seen {
+            self.identity(service, seen.as_deref());
         }
         true
     }
@@ -209,19 +210,19 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the client send requests until one is answered. Returns when it was, and the headers that the server saw.
+    /// Lets the client send requests until one is answered. Returns when it was, and the identity that the server saw.
     async fn answered(
         &self,
         mirror: &SeenMirror,
         service: &CanaryService,
-    ) -> Known<(Instant, String)> {
+    ) -> Known<(Instant, Option<String>)> {
         let address = mirror.cluster_ip.as_deref().filter(|ip| *ip != "None");
         let address = address.ok_or_else(|| format!("{} has no ClusterIP", service.mirror))?;
         let mut last = ReadError::from("the client was not asked");
         let asking = async {
             loop {
                 match self.ask(address).await {
-                    Ok(headers) => return (Instant::now(), headers),
+                    Ok(seen) => return (Instant::now(), seen),
                     Err(why) => last = why,
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -239,19 +240,19 @@ impl Run<'_> {
         })
     }
 
-    async fn ask(&self, address: &str) -> Known<String> {
-        let (client, namespace) = (&self.pair.source.client, &self.canaries.namespace);
-        dial(client, namespace, address, REQUEST).await
+    async fn ask(&self, address: &str) -> Known<Option<String>> {
+        let (client, canaries) = (&self.pair.source.client, &self.canaries);
+        dial(client, &canaries.namespace, &canaries.key, address, REQUEST).await
     }
 
     /// Judges the identity that the server saw.
-    fn identity(&mut self, service: &CanaryService, headers: &str) {
+    fn identity(&mut self, service: &CanaryService, seen: Option<&str>) {
         let gateway = service.gateway.as_deref().filter(|name| !name.is_empty());
         let expected = match &service.gateway {
             Some(_) => gateway,
             None => self.verified.client.as_deref(),
         };
-        let seen = seen_identity(headers, expected);
+        let seen = seen_identity(seen, expected);
         let (result, detail) = match seen {
             Ok(seen) => (StepResult::Passed, seen),
             Err(why) => (StepResult::Failed, why),
@@ -319,30 +320,37 @@ impl Pair {
     /// The Services go first, and the mirrors with them. Otherwise the controller would create mirrors again while their
     /// namespace is deleted.
     pub async fn remove(&self, namespace: &str, until: Instant) -> Known<bool> {
-        let left = self.left(namespace).await?;
-        let [source, target] = &left;
-        for (cluster, left) in [(&self.target, target), (&self.source, source)] {
-            if left.is_some() {
-                services::delete_all(cluster, namespace).await?;
+        let [source, target] = self
+            .found(namespace)
+            .await
+            .map_err(|error| error.to_string())?;
+        let mut had_any = false;
+        for (cluster, found) in [(&self.target, &target), (&self.source, &source)] {
+            if *found != FoundNamespace::Nothing {
+                had_any |= services::delete_all(cluster, namespace).await?;
             }
         }
-        if source.is_some() && target.is_some() {
+        if source != FoundNamespace::Nothing && target != FoundNamespace::Nothing {
             let watch = MirrorWatch::start(&self.source, namespace);
             let limit = until.min(Instant::now() + MIRRORS);
             // A controller that does not run leaves them; they go with their namespace.
             let gone = watch.until(|mirrors| mirrors.is_empty().then_some(()));
             let _ = timeout_at(limit, gone).await;
         }
-        let limit = until.saturating_duration_since(Instant::now());
-        let delete = async |cluster, uid: &Option<String>| match uid {
-            Some(uid) => namespaces::delete(cluster, namespace, uid, limit).await,
-            None => Ok(()),
+        let delete = async |cluster: &Cluster, found: &FoundNamespace| {
+            let deleted = match found {
+                FoundNamespace::Canaries(uid) => {
+                    let limit = until.saturating_duration_since(Instant::now());
+                    let deleted = namespaces::delete(cluster, namespace, uid, limit).await;
+                    deleted.map(|()| true)
+                }
+                FoundNamespace::Kept => pods::delete_all(cluster, namespace, until).await,
+                FoundNamespace::Nothing | FoundNamespace::Foreign => Ok(false),
+            };
+            deleted.map_err(|why| why.context(&cluster.name))
         };
         let (here, there) =
-            futures::join!(delete(&self.source, source), delete(&self.target, target));
-        let failed = |name: &str, result: Known<()>| result.map_err(|why| why.context(name));
-        failed(&self.source.name, here)?;
-        failed(&self.target.name, there)?;
-        Ok(source.is_some() || target.is_some())
+            futures::join!(delete(&self.source, &source), delete(&self.target, &target));
+        Ok(had_any | here? | there?)
     }
 }

@@ -1,6 +1,9 @@
-//! Requests of the controller in the audit log of a control plane.
+//! Requests in the audit log of a control plane.
+
+use std::collections::BTreeSet;
 
 use control_plane::{AuditEvent, ControlPlane};
+use serde_json::Value;
 
 use crate::support::installation::CONTROLLER;
 
@@ -58,4 +61,43 @@ pub(crate) fn watches(plane: &ControlPlane) -> usize {
         e.verb == "watch" && e.stage == "ResponseStarted" && e.user.contains("remote-access")
     };
     audit.iter().filter(remote).count()
+}
+
+/// API group, resource and verb.
+pub(crate) type Use = (String, String, String);
+
+/// The rules of the roles in a block of YAML.
+pub(crate) fn granted(block: &str) -> BTreeSet<Use> {
+    let mut all = BTreeSet::new();
+    for document in block.split("\n---\n") {
+        let object: Value = serde_saphyr::from_str(document).unwrap();
+        for rule in object["rules"].as_array().into_iter().flatten() {
+            let list = |field: &str| -> Vec<String> {
+                serde_json::from_value(rule[field].clone()).unwrap()
+            };
+            for group in list("apiGroups") {
+                for resource in list("resources") {
+                    for verb in list("verbs") {
+                        all.insert((group.clone(), resource.clone(), verb));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What a user asked for: what the API server permitted, and what it refused.
+pub(crate) fn asked_by(user: &str, events: &[AuditEvent]) -> (BTreeSet<Use>, BTreeSet<Use>) {
+    let of = |event: &AuditEvent| {
+        let resource = [event.resource.as_str(), &event.subresource].join("/");
+        let resource = resource.trim_end_matches('/').to_owned();
+        (event.group.clone(), resource, event.verb.clone())
+    };
+    let own = || events.iter().filter(|event| event.user == user);
+    let refused = |event: &&AuditEvent| matches!(event.code, 401 | 403);
+    (
+        own().filter(|event| !refused(event)).map(of).collect(),
+        own().filter(refused).map(of).collect(),
+    )
 }

@@ -3,11 +3,8 @@
 //! would be answered, from the labels of Pods and from the Services.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -34,8 +31,8 @@ const GATEWAY: &str = "canary-gateway-";
 struct Canaries {
     /// Names of Services of the source cluster, by address.
     services: BTreeMap<String, String>,
-    /// Names of the Pods that answer as servers.
-    selected: BTreeSet<String>,
+    /// Whether there is a Pod that answers.
+    has_server: bool,
 }
 
 /// The running stand-in. It ends when this is dropped.
@@ -44,8 +41,6 @@ pub(super) struct StandIn {
     /// The identity of the gateway.
     gateway: String,
     namespace: &'static str,
-    /// Number of answers, so that the members of a federated Service take turns.
-    answers: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -72,7 +67,6 @@ impl StandIn {
             canaries,
             gateway: gateway.to_owned(),
             namespace,
-            answers: Arc::default(),
             task,
         }
     }
@@ -83,32 +77,15 @@ impl StandIn {
         let (namespace, domain) = (self.namespace, self.domain());
         let client = format!("default.{namespace}.serviceaccount.identity.{domain}");
         let (canaries, gateway) = (self.canaries.clone(), self.gateway.clone());
-        let count = self.answers.clone();
         move |asked| {
-            if !asked.uri.path().ends_with("/pods/client:8080/proxy/dial") {
-                return None;
-            }
-            let query = asked.uri.query().unwrap_or_default();
-            let value = |name: &str| {
-                let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-                let mut found = pairs.filter(|(key, _)| *key == name);
-                found.next().map(|(_, value)| value).unwrap_or_default()
-            };
+            let (_, path) = asked.uri.path().split_once("/pods/client:8080/proxy/")?;
+            let (_key, address) = path.split_once('/')?;
             let canaries = canaries.lock().unwrap();
-            let service = canaries.services.get(value("host"));
-            let is_federated = service.is_some_and(|name| name.ends_with("-federated"));
-            let may_answer = |server: &&String| is_federated || *server == "canary";
-            let servers: Vec<&String> = canaries.selected.iter().filter(may_answer).collect();
-            let answer = if service.is_none() || servers.is_empty() {
-                json!({ "errors": ["no endpoint"] })
-            } else if value("request") == "hostname" {
-                let turn = count.fetch_add(1, Ordering::Relaxed);
-                json!({ "responses": [servers[turn % servers.len()]] })
-            } else {
-                let through_gateway = service.is_some_and(|name| name.starts_with(GATEWAY));
-                let identity = if through_gateway { &gateway } else { &client };
-                let headers = json!({ "User-Agent": ["Go"], "L5d-Client-Id": [identity] });
-                json!({ "responses": [headers.to_string()] })
+            let service = canaries.services.get(address);
+            let answer = match service.filter(|_| canaries.has_server) {
+                None => json!({ "failed": "no endpoint" }),
+                Some(name) if name.starts_with(GATEWAY) => json!({ "seen": gateway }),
+                Some(_) => json!({ "seen": client }),
             };
             Some(Verdict::Answer(200, Vec::new(), answer.to_string()))
         }
@@ -183,16 +160,14 @@ async fn follow(
     let mut looks = interval(LOOK);
     loop {
         looks.tick().await;
-        let mut selected = BTreeSet::new();
+        let mut has_server = false;
         for client in &clients {
             let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
             let Ok(all) = pods.list(&ListParams::default()).await else {
                 continue;
             };
             for pod in all {
-                if pod.labels().get("component").is_some_and(|c| c == "canary") {
-                    selected.insert(pod.name_any());
-                }
+                has_server |= pod.labels().get("component").is_some_and(|c| c == "canary");
                 // The Pod may already be deleted.
                 let _ = play(&pods, &pod).await;
             }
@@ -207,7 +182,7 @@ async fn follow(
         });
         let mut known = canaries.lock().unwrap();
         known.services = addresses.collect();
-        known.selected = selected;
+        known.has_server = has_server;
     }
 }
 

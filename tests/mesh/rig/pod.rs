@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -157,7 +157,11 @@ impl Pod {
         let programs = cluster.place.programs.clone();
         let helper = programs.join(helper::NAME);
         let log = |part: &str| log_of(cluster, files, part);
-        let app = start_app(cluster, (&name, files), &path("resolv.conf")).await?;
+        let resolv = path("resolv.conf");
+        let app = match canary(&object) {
+            Some(arguments) => start_canary(cluster, files, &arguments).await?,
+            None => start_app(cluster, (&name, files), &resolv).await?,
+        };
         cluster.network.connect(app.pid(), address)?;
 
         let gateway = cluster.network.gateway();
@@ -212,7 +216,7 @@ impl Pod {
         let app = start_app(cluster, (name, name), &resolv.display().to_string()).await?;
         cluster.network.connect(app.pid(), address)?;
         let idle = |part: &str| {
-            let sleep = std::path::Path::new("sleep");
+            let sleep = Path::new("sleep");
             Program::new(sleep, &["infinity"], log_of(cluster, name, part)).start()
         };
         let pod = Self {
@@ -322,14 +326,49 @@ async fn start_app(
     resolv: &str,
 ) -> anyhow::Result<Process> {
     let helper = cluster.place.programs.join(helper::NAME);
-    let arguments = [helper::NAME, "app", name, resolv];
+    start_program(
+        cluster,
+        files,
+        &helper,
+        &[helper::NAME, "app", name, resolv],
+    )
+    .await
+}
+
+/// The arguments of a canary of `verify`, which runs linkerd-mc; `None` for other Pods.
+fn canary(object: &Value) -> Option<Vec<String>> {
+    let containers = object["spec"]["containers"].as_array()?;
+    let canary = containers
+        .iter()
+        .find(|container| container["name"] == "canary")?;
+    serde_json::from_value(canary["args"].clone()).ok()
+}
+
+/// Starts the program of a canary. It needs no names.
+async fn start_canary(
+    cluster: &Cluster,
+    files: &str,
+    arguments: &[String],
+) -> anyhow::Result<Process> {
+    let ours = Path::new(env!("CARGO_BIN_EXE_linkerd-mc"));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    start_program(cluster, files, ours, &arguments).await
+}
+
+/// Starts a program in namespaces of its own, and waits until it says that it is ready.
+async fn start_program(
+    cluster: &Cluster,
+    files: &str,
+    program: &Path,
+    arguments: &[&str],
+) -> anyhow::Result<Process> {
     let new = ["unshare", "--net", "--mount", "--"].map(str::to_owned);
     let log = log_of(cluster, files, "app");
     // An earlier Pod of this name has written that it was ready.
     if log.exists() {
         fs::remove_file(&log)?;
     }
-    let app = Program::new(&helper, &arguments, log).through(&new);
+    let app = Program::new(program, arguments, log).through(&new);
     let mut app = app.start()?;
     eventually("its application", SOON, async || {
         Ok(fs::read_to_string(app.log())?
@@ -395,7 +434,7 @@ fn whole(template: &PodTemplate) -> Value {
 /// Does what Linkerd's init container does: writes a key, a signing request, and the token of the ServiceAccount.
 async fn write_identity(
     cluster: &Cluster,
-    folder: &std::path::Path,
+    folder: &Path,
     namespace: &str,
     account: &str,
 ) -> anyhow::Result<()> {

@@ -9,33 +9,25 @@ use client::{
 use http::Request;
 use kube::Client;
 use mirror_core::api::text::in_brief;
-use serde::Deserialize;
 
 use super::{
     CLIENT,
-    objects::{POD_PORT, SERVICE_PORT},
+    objects::POD_PORT,
+    program::{CanaryKey, Said},
 };
 use crate::clusters::snapshot::Known;
 
-/// What the client says about its request.
-#[derive(Debug, Default, Deserialize)]
-struct Dialed {
-    #[serde(default)]
-    responses: Vec<String>,
-    #[serde(default)]
-    errors: Vec<String>,
-}
-
-/// Sends one request from the client to a Service of its cluster. The answer has the headers of the request, as JSON.
+/// Sends one request from the client to a Service of its cluster. Returns the identity that the server saw, if any.
 pub async fn dial(
     client: &Client,
     namespace: &str,
+    key: &CanaryKey,
     address: &str,
     limit: Duration,
-) -> Known<String> {
+) -> Known<Option<String>> {
     let path = format!(
-        "/api/v1/namespaces/{namespace}/pods/{CLIENT}:{POD_PORT}/proxy/dial?host={address}&port={SERVICE_PORT}\
-         &protocol=http&tries=1&request=header"
+        "/api/v1/namespaces/{namespace}/pods/{CLIENT}:{POD_PORT}/proxy/{}/{address}",
+        key.text()
     );
     let request = Request::get(path).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;
@@ -47,17 +39,17 @@ pub async fn dial(
     }
 }
 
-/// The answer that the client got. It does not tell the status of an answer, but errors of proxies have no body.
-fn answer(text: &str) -> Known<String> {
-    let dialed: Dialed = serde_json::from_str(text)
-        .map_err(|_| format!("the client says {:?}, which is no JSON", in_brief(text)))?;
-    if let Some(error) = dialed.errors.first() {
-        return Err(in_brief(error).into());
+/// What the client says.
+fn answer(text: &str) -> Known<Option<String>> {
+    match serde_json::from_str(text) {
+        Ok(Said::Seen(seen)) => Ok(seen),
+        Ok(Said::Failed(why)) => Err(in_brief(&why).into()),
+        Err(_) => Err(format!(
+            "somebody else answered for the client: {:?}",
+            in_brief(text)
+        )
+        .into()),
     }
-    let first = dialed.responses.into_iter().next();
-    first
-        .filter(|answer| !answer.is_empty())
-        .ok_or_else(|| "a proxy answered in the place of the canary".into())
 }
 
 #[cfg(test)]
@@ -65,20 +57,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_with_a_body_is_one_of_the_canary() {
-        let answer = |text: &str| answer(text).map_err(|why| why.text().chars().take(40).collect());
-        assert_eq!(answer(r#"{"responses":["canary"]}"#), Ok("canary".into()));
+    fn client_says_what_was_seen_or_why_nothing_was() {
+        let answer = |text: &str| answer(text).map_err(|why| why.text().to_owned());
+        assert_eq!(answer(r#"{"seen":"a.b.c"}"#), Ok(Some("a.b.c".into())));
+        assert_eq!(answer(r#"{"seen":null}"#), Ok(None));
         for (text, expected) in [
             (
-                r#"{"errors":["Get \"http://10.0.0.7:80/hostname\": EOF"]}"#,
-                "Get \"http://10.0.0.7:80/hostname\": EOF",
+                r#"{"failed":"no answer within 5 s"}"#,
+                "no answer within 5 s",
             ),
-            ("{}", "a proxy answered in the place of the can"),
             (
-                r#"{"responses":[""]}"#,
-                "a proxy answered in the place of the can",
+                "<html>",
+                "somebody else answered for the client: \"<html>\"",
             ),
-            ("<html>", "the client says \"<html>\", which is no JS"),
+            ("{}", "somebody else answered for the client: \"{}\""),
         ] {
             assert_eq!(answer(text), Err(expected.to_owned()), "{text}");
         }

@@ -14,6 +14,9 @@ use mirror_core::api::labels::VERIFY;
 use super::CanarySpec;
 use crate::clusters::snapshot::Known;
 
+/// Value of the label of a namespace that outlives runs. Somebody else has made it.
+const KEPT: &str = "kept";
+
 /// What has the name of a namespace of canaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundNamespace {
@@ -21,6 +24,8 @@ pub enum FoundNamespace {
     Nothing,
     /// A namespace of canaries, of an earlier run; its UID.
     Canaries(String),
+    /// A namespace for canaries that outlives runs.
+    Kept,
     /// A namespace of somebody else.
     Foreign,
 }
@@ -30,6 +35,9 @@ pub async fn find(cluster: &Cluster, name: &str) -> Known<FoundNamespace> {
     let found = api(cluster).get_metadata_opt(name).await;
     Ok(match found? {
         None => FoundNamespace::Nothing,
+        Some(found) if found.labels().get(VERIFY).is_some_and(|of| of == KEPT) => {
+            FoundNamespace::Kept
+        }
         Some(found) if found.labels().contains_key(VERIFY) => {
             FoundNamespace::Canaries(found.uid().unwrap_or_default())
         }
@@ -37,8 +45,11 @@ pub async fn find(cluster: &Cluster, name: &str) -> Known<FoundNamespace> {
     })
 }
 
-/// Makes the namespace of a run.
+/// Makes the namespace of a run, unless there is one that outlives it.
 pub async fn create(cluster: &Cluster, canaries: &CanarySpec) -> Known<()> {
+    if find(cluster, &canaries.namespace).await? == FoundNamespace::Kept {
+        return Ok(());
+    }
     let (api, namespace) = (api(cluster), canaries.namespace());
     let created = api.create(&PostParams::default(), &namespace).await;
     created?;

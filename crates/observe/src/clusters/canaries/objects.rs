@@ -1,22 +1,22 @@
 //! The objects that `verify` creates. Pure.
 //!
-//! All Pods run agnhost's `netexec`, the HTTP server of Kubernetes' own tests: as a server it answers with the headers that
-//! it was sent (`/header`) and with the name of its Pod (`/hostname`), as a client it sends a request when it is asked to
-//! (`/dial`). It would also run commands (`/shell`), so an empty folder hides the shell of the image.
+//! All Pods run [`program`](super::program), from the image of the controller.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{
     api::core::v1::{
-        Capabilities, Container, ContainerPort, EmptyDirVolumeSource, HTTPGetAction, Namespace,
-        Pod, PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile,
-        SecurityContext, Service, ServicePort, ServiceSpec, Volume, VolumeMount,
+        Capabilities, Container, ContainerPort, HTTPGetAction, Namespace, Pod, PodSecurityContext,
+        PodSpec, Probe, ResourceRequirements, SeccompProfile, SecurityContext, Service,
+        ServicePort, ServiceSpec,
     },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use kube::core::ObjectMeta;
 
 use mirror_core::api::labels::{COMPONENT, VERIFY};
+
+use super::program::CanaryKey;
 
 /// Name of the Pod in the target cluster that answers.
 pub const SERVER: &str = "canary";
@@ -27,13 +27,9 @@ pub const POD_PORT: u16 = 8080;
 /// The port of all Services.
 pub const SERVICE_PORT: u16 = 80;
 /// The container of ours. Linkerd's injector adds others.
-const CONTAINER: &str = "canary";
-/// The user `nobody`.
-const USER: i64 = 65534;
-/// Maximum time that a Pod runs, in seconds. A run takes minutes.
-const LIFETIME: i64 = 3600;
-/// The folder of the image's shell.
-const SHELL: &str = "/bin";
+pub(super) const CONTAINER: &str = "canary";
+/// The path that the kubelet asks for. Linkerd lets everyone ask for paths of probes, so it is no other's.
+pub(super) const READY: &str = "/ready";
 
 /// What a Pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +65,7 @@ impl Role {
 }
 
 /// How canaries are made.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CanarySpec {
     /// The namespace of the canaries.
     pub namespace: String,
@@ -77,6 +73,10 @@ pub struct CanarySpec {
     pub run: String,
     /// The image of all Pods.
     pub image: String,
+    /// The key with which the client is asked.
+    pub key: CanaryKey,
+    /// How long a Pod may run, so that what a killed run leaves ends too.
+    pub lifetime: Duration,
 }
 
 impl CanarySpec {
@@ -106,48 +106,57 @@ impl CanarySpec {
                 annotations: Some(role.annotations()),
                 ..self.metadata(name, &labels)
             },
-            spec: Some(self.pod_spec()),
+            spec: Some(self.pod_spec(role)),
             status: None,
         }
     }
 
-    fn pod_spec(&self) -> PodSpec {
+    fn pod_spec(&self, role: Role) -> PodSpec {
         PodSpec {
             // It needs no API server; Linkerd's proxy has a token of its own.
             automount_service_account_token: Some(false),
             // As the API server sets it.
             service_account_name: Some("default".to_owned()),
-            containers: vec![self.container()],
+            containers: vec![self.container(role)],
             enable_service_links: Some(false),
             security_context: Some(PodSecurityContext {
-                run_as_group: Some(USER),
                 run_as_non_root: Some(true),
-                run_as_user: Some(USER),
                 seccomp_profile: Some(SeccompProfile {
                     type_: "RuntimeDefault".to_owned(),
                     localhost_profile: None,
                 }),
                 ..PodSecurityContext::default()
             }),
-            // Ends what a run that was killed has left.
-            active_deadline_seconds: Some(LIFETIME),
+            // Its program ends at the same time. This also ends the proxy.
+            active_deadline_seconds: i64::try_from(self.seconds()).ok(),
+            restart_policy: Some("Never".to_owned()),
             // Nothing is lost with it.
             termination_grace_period_seconds: Some(1),
-            volumes: Some(vec![Volume {
-                name: "nothing".to_owned(),
-                empty_dir: Some(EmptyDirVolumeSource::default()),
-                ..Volume::default()
-            }]),
             ..PodSpec::default()
         }
     }
 
-    fn container(&self) -> Container {
-        let args = ["netexec", "--http-port=8080", "--udp-port=-1"];
+    /// The lifetime in seconds, rounded up.
+    fn seconds(&self) -> u64 {
+        self.lifetime.as_secs() + u64::from(self.lifetime.subsec_nanos() > 0)
+    }
+
+    /// The arguments of the program; `cli::canary` parses them.
+    fn args(&self, role: Role) -> Vec<String> {
+        let key = match role {
+            Role::Server => None,
+            Role::Client => Some(self.key.digest()),
+        };
+        let lifetime = format!("{}s", self.seconds());
+        let all = ["canary".to_owned(), self.run.clone(), lifetime];
+        all.into_iter().chain(key).collect()
+    }
+
+    fn container(&self, role: Role) -> Container {
         Container {
             name: CONTAINER.to_owned(),
             image: Some(self.image.clone()),
-            args: Some(args.map(str::to_owned).to_vec()),
+            args: Some(self.args(role)),
             ports: Some(vec![ContainerPort {
                 name: Some("http".to_owned()),
                 container_port: POD_PORT.into(),
@@ -155,7 +164,7 @@ impl CanarySpec {
             }]),
             readiness_probe: Some(Probe {
                 http_get: Some(HTTPGetAction {
-                    path: Some("/hostname".to_owned()),
+                    path: Some(READY.to_owned()),
                     port: IntOrString::Int(POD_PORT.into()),
                     ..HTTPGetAction::default()
                 }),
@@ -177,11 +186,6 @@ impl CanarySpec {
                 run_as_non_root: Some(true),
                 ..SecurityContext::default()
             }),
-            volume_mounts: Some(vec![VolumeMount {
-                name: "nothing".to_owned(),
-                mount_path: SHELL.to_owned(),
-                ..VolumeMount::default()
-            }]),
             ..Container::default()
         }
     }
@@ -233,7 +237,9 @@ mod tests {
         CanarySpec {
             namespace: "verify".to_owned(),
             run: "0123abcd".to_owned(),
-            image: "registry.example/agnhost:1".to_owned(),
+            image: "registry.example/linkerd-mc:1".to_owned(),
+            key: CanaryKey::random().unwrap(),
+            lifetime: Duration::from_millis(89_001),
         }
     }
 
@@ -264,8 +270,24 @@ mod tests {
             assert_eq!(of_container["allowPrivilegeEscalation"], false);
             assert_eq!(of_container["capabilities"]["drop"], json!(["ALL"]));
             assert_eq!(container["resources"]["limits"]["memory"], "64Mi");
-            assert_eq!(container["volumeMounts"][0]["mountPath"], "/bin");
+            assert_eq!(of_container["readOnlyRootFilesystem"], true);
+            assert_eq!(pod["spec"]["automountServiceAccountToken"], false);
         }
+    }
+
+    #[test]
+    fn pods_end_by_themselves_and_do_not_show_the_key() {
+        let spec = spec();
+        let [server, client] = [Role::Server, Role::Client].map(|role| {
+            let pod = serde_json::to_value(spec.pod("x", role)).unwrap();
+            assert_eq!(pod["spec"]["activeDeadlineSeconds"], 90);
+            assert_eq!(pod["spec"]["restartPolicy"], "Never");
+            assert!(!pod.to_string().contains(spec.key.text()));
+            pod["spec"]["containers"][0]["args"].clone()
+        });
+        assert_eq!(server, json!(["canary", "0123abcd", "90s"]));
+        let digest = spec.key.digest();
+        assert_eq!(client, json!(["canary", "0123abcd", "90s", digest]));
     }
 
     #[test]

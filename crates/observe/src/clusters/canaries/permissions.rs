@@ -23,12 +23,15 @@ pub enum VerifySide {
 /// Verbs for a resource of an API group.
 type NeededVerbs = (&'static str, &'static str, &'static [&'static str]);
 
-const BOTH: [NeededVerbs; 3] = [
-    (
-        "",
-        "namespaces",
-        &["get", "create", "delete", "list", "watch"],
-    ),
+/// With a namespace that the run makes.
+const OWN_NAMESPACE: [NeededVerbs; 1] = [(
+    "",
+    "namespaces",
+    &["get", "create", "delete", "list", "watch"],
+)];
+/// With a namespace that outlives the run.
+const KEPT_NAMESPACE: [NeededVerbs; 2] = [("", "namespaces", &["get"]), ("", "pods", &["delete"])];
+const BOTH: [NeededVerbs; 2] = [
     ("", "pods", &["get", "create", "list", "watch"]),
     ("", "services", &["list", "delete"]),
 ];
@@ -40,18 +43,29 @@ const SOURCE: [NeededVerbs; 3] = [
 const TARGET: [NeededVerbs; 1] = [("", "services", &["create"])];
 
 impl VerifySide {
-    fn needs(self) -> impl Iterator<Item = NeededVerbs> {
+    fn needs(self, is_kept: bool) -> impl Iterator<Item = NeededVerbs> {
+        let namespace: &[NeededVerbs] = if is_kept {
+            &KEPT_NAMESPACE
+        } else {
+            &OWN_NAMESPACE
+        };
         let own: &[NeededVerbs] = match self {
             Self::Source => &SOURCE,
             Self::Target => &TARGET,
         };
-        BOTH.iter().chain(own).copied()
+        namespace.iter().chain(&BOTH).chain(own).copied()
     }
 }
 
-/// What the user may not do in the namespace of canaries, such as `pods (get, create)`.
-pub async fn denied(cluster: &Cluster, namespace: &str, side: VerifySide) -> Known<Vec<String>> {
-    let needs = side.needs().flat_map(|(group, resource, verbs)| {
+/// What the user may not do in the namespace of canaries, such as `pods (get, create)`. `is_kept` says whether the
+/// namespace outlives the run.
+pub async fn denied(
+    cluster: &Cluster,
+    namespace: &str,
+    side: VerifySide,
+    is_kept: bool,
+) -> Known<Vec<String>> {
+    let needs = side.needs(is_kept).flat_map(|(group, resource, verbs)| {
         verbs.iter().map(move |verb| (group, resource, *verb))
     });
     let denied: Vec<Option<(&str, &str)>> = stream::iter(needs)

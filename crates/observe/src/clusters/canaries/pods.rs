@@ -3,12 +3,19 @@
 use std::time::Duration;
 
 use client::Cluster;
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::{Api, api::PostParams, runtime::wait::await_condition};
-use mirror_core::api::text::in_brief;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ContainerStatus, Pod},
+};
+use kube::{
+    Api,
+    api::PostParams,
+    runtime::wait::{await_condition, conditions::is_deleted},
+};
+use mirror_core::api::{labels::CONTROLLER_NAME, text::in_brief};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{CanarySpec, Role};
+use super::{CanarySpec, Role, deletion::delete_labelled, objects::CONTAINER};
 use crate::clusters::{
     snapshot::Known,
     workloads::{PROXY, container_statuses, containers},
@@ -23,8 +30,20 @@ const STUCK: [&str; 4] = [
     "ImagePullBackOff",
     "InvalidImageName",
     "CreateContainerConfigError",
-    "CrashLoopBackOff",
+    ENDED,
 ];
+/// Said of the canary, which should not end before its Pod is deleted.
+const ENDED: &str = "it ended";
+
+/// The image of the controller of this installation.
+pub async fn image(cluster: &Cluster, namespace: &str) -> Known<String> {
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
+    let deployment = api.get(CONTROLLER_NAME).await?;
+    let pod = deployment.spec.and_then(|spec| spec.template.spec);
+    let containers = pod.into_iter().flat_map(|pod| pod.containers);
+    let image = containers.filter_map(|container| container.image).next();
+    image.ok_or_else(|| format!("Deployment {CONTROLLER_NAME} has no image").into())
+}
 
 /// Creates a Pod, and waits until it is ready.
 pub async fn start(
@@ -61,6 +80,21 @@ pub async fn start(
     }
 }
 
+/// Deletes the Pods of canaries in a namespace that stays, and waits until they are gone. Returns whether there were any.
+pub async fn delete_all(cluster: &Cluster, namespace: &str, until: Instant) -> Known<bool> {
+    let api: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
+    let deleted = delete_labelled(&api).await?;
+    for (name, uid) in &deleted {
+        let gone = await_condition(api.clone(), name, is_deleted(uid));
+        match timeout_at(until, gone).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(error.to_string().into()),
+            Err(_) => return Err(format!("Pod {name} is still terminating").into()),
+        }
+    }
+    Ok(!deleted.is_empty())
+}
+
 async fn create(cluster: &Cluster, namespace: &str, pod: &Pod, until: Instant) -> Known<Pod> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), namespace);
     loop {
@@ -85,28 +119,41 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The reason and the message of a container that waits.
-fn waits(container: &ContainerStatus) -> Option<(&str, &str)> {
-    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+/// Why a container does not run: the reason why it waits, or how the canary ended, and the message.
+fn idle(container: &ContainerStatus) -> Option<(&str, String)> {
+    let state = container.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let message = waiting.message.as_deref().unwrap_or_default();
+        return Some((
+            waiting.reason.as_deref().unwrap_or_default(),
+            in_brief(message),
+        ));
+    }
+    // Init containers end too, as they should.
+    let ended = state
+        .terminated
+        .as_ref()
+        .filter(|_| container.name == CONTAINER)?;
+    let code = ended.exit_code;
     Some((
-        waiting.reason.as_deref().unwrap_or_default(),
-        waiting.message.as_deref().unwrap_or_default(),
+        ENDED,
+        format!("exit code {code}; is it the image of this version?"),
     ))
 }
 
 /// A container that will not start by itself.
 fn stuck(pod: &Pod) -> Option<&ContainerStatus> {
     let mut all = container_statuses(pod);
-    all.find(|container| waits(container).is_some_and(|(reason, _)| STUCK.contains(&reason)))
+    all.find(|container| idle(container).is_some_and(|(reason, _)| STUCK.contains(&reason)))
 }
 
 /// Why a Pod is not ready: the container that waits, or what the scheduler says.
 fn unready(pod: &Pod, name: &str) -> String {
-    let waiting = stuck(pod).or_else(|| container_statuses(pod).find(|c| waits(c).is_some()));
+    let waiting = stuck(pod).or_else(|| container_statuses(pod).find(|c| idle(c).is_some()));
     let cause = waiting.and_then(|container| {
-        let (reason, message) = waits(container)?;
-        let message = match in_brief(message) {
-            none if none.is_empty() => String::new(),
+        let (reason, message) = idle(container)?;
+        let message = match message {
+            none if none.is_empty() => none,
             message => format!(" ({message})"),
         };
         Some(format!("container {}: {reason}{message}", container.name))
@@ -158,6 +205,16 @@ mod tests {
         assert_eq!(
             unready(&starts, "canary"),
             "Pod canary is not ready: container canary: ContainerCreating"
+        );
+        let ended = json!({ "terminated": { "exitCode": 2 } });
+        let ended = pod(&json!({ "containerStatuses": [
+            { "name": "linkerd-init", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": { "terminated": { "exitCode": 0 } } },
+            { "name": "canary", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": ended },
+        ] }));
+        assert!(stuck(&ended).is_some());
+        assert_eq!(
+            unready(&ended, "canary"),
+            "Pod canary is not ready: container canary: it ended (exit code 2; is it the image of this version?)"
         );
         let unscheduled = pod(&json!({ "conditions": [{
             "type": "PodScheduled", "status": "False", "message": "0/3 nodes are available",
