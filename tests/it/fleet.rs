@@ -303,7 +303,9 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         "{}",
         kept.stdout
     );
-    let many = fleet.run("apply", &rest, &["--yes", "--prune=3"]);
+    let also = ["--also", names[1]];
+    let with = |more: &[&'static str]| [more, &also].concat();
+    let many = fleet.run("apply", &rest, &with(&["--yes", "--prune=3"]));
     let said =
         "error: 4 Links would be deleted, more than 3; nothing was changed\nhint: pass --prune=4";
     assert!(
@@ -311,11 +313,11 @@ async fn apply_does_what_is_missing_and_takes_back_what_leaves_the_file() {
         "{}",
         many.stderr
     );
-    let refused = fleet.run("apply", &rest, &["--prune"]);
+    let refused = fleet.run("apply", &rest, &with(&["--prune"]));
     assert_eq!(refused.code, 1, "{}", refused.stdout);
     assert!(refused.stderr.contains("pass --yes"), "{}", refused.stderr);
     assert_eq!(fleet.writes(), [""; 0]);
-    let applied = fleet.run("apply", &rest, &["--yes", "--prune"]);
+    let applied = fleet.run("apply", &rest, &with(&["--yes", "--prune"]));
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     assert_eq!(made(&north).await, BTreeSet::new());
     assert_eq!(made(&east).await, linked_to(&["apply-west"]));

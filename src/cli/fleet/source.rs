@@ -70,6 +70,10 @@ pub struct FleetOnly {
     /// Use only this cluster of the file, or this context. What remains for others is printed as commands. Can be repeated
     #[arg(long, value_name = "CLUSTER", add = ArgValueCompleter::new(complete::clusters))]
     pub only: Vec<String>,
+    /// Use also this cluster, which is not in the file any more, by the context of its name: what the fleet has made there
+    /// can be deleted too. Can be repeated
+    #[arg(long, value_name = "CLUSTER", conflicts_with = "only", add = ArgValueCompleter::new(crate::cli::common::complete::contexts))]
+    pub also: Vec<ClusterName>,
 }
 
 /// What is only done if the user says so.
@@ -134,6 +138,15 @@ impl FleetOnly {
         let contexts = contexts.map(|all| all.contexts).unwrap_or_default();
         let contexts = contexts.iter().map(|context| context.name.as_str());
         let has_context = |name: &ClusterName| context_of(&name.to_string(), contexts.clone());
-        UsedClusters::named(loaded, &self.only, |name| has_context(name).is_ok())
+        for name in &self.also {
+            if has_context(name).is_err() {
+                return Err(misuse(
+                    format!("the kubeconfig has no context for {name}"),
+                    "a context with the name of a cluster leads to it after it has left the file; rename one",
+                ));
+            }
+        }
+        let used = UsedClusters::named(loaded, &self.only, |name| has_context(name).is_ok())?;
+        Ok(used.also(self.also.iter().cloned()))
     }
 }

@@ -9,6 +9,7 @@ use super::{
     linked_to, made, run_fleet,
 };
 use crate::support::{
+    audit::{mark, requests},
     links::links,
     objects::{export, gone, join, namespace, service, services, web},
     program::run,
@@ -94,14 +95,28 @@ async fn nothing_is_lost_when_a_link_of_a_fleet_is_linked_again() {
     let new = service(&west, "named", "web-name-east", |_| true).await;
     assert_ne!(new.metadata.uid, stands.metadata.uid);
 
-    // A cluster that leaves the file: the plan says how many mirrors go with its Link, and `link` has not kept it.
+    // A cluster that leaves the file: the plan says how many mirrors go with its Link, and `link` has not kept it. Without
+    // the user's word, nothing is asked of it, whatever the others have of it.
     let rest = fleet.file(&names[1..], MESH);
+    let asks = |since| {
+        let asked = requests(&east, since).into_iter();
+        let own = asked.filter(|event| {
+            event.user == "kubernetes-admin" && event.user_agent.starts_with("linkerd-mc/")
+        });
+        own.count()
+    };
+    let since = mark(&east);
     let plan = fleet.run("plan", &rest, &[]);
+    let pruned = fleet.run("plan", &rest, &["--prune"]);
+    let stays = format!("pass --also {}", names[0]);
+    assert!(pruned.stdout.contains(&stays), "{}", pruned.stdout);
+    assert_eq!(asks(since), 0);
     let said =
         "deletes 1 mirror and 1 federated Service without another member, with their ClusterIPs";
     assert!(plan.stdout.contains(said), "{}", plan.stdout);
-    let applied = fleet.run("apply", &rest, &["--yes", "--prune"]);
+    let applied = fleet.run("apply", &rest, &["--yes", "--prune", "--also", names[0]]);
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
+    assert!(asks(since) > 0);
     assert_eq!(made(&west).await, linked_to(&names[1..2]));
     gone(&west, "named", "web-name-east").await;
     assert!(

@@ -107,7 +107,7 @@ async fn renamed_cluster_stays_a_member_and_one_that_is_another_is_not_used() {
 
     // Its context leads to another cluster. Nothing is done with it, until the user says that it is meant.
     let two = mesh(&fleet, &[("orient", far), (west, west)]);
-    let left = fleet.run("apply", &two, &["--yes", "--prune"]);
+    let left = fleet.run("apply", &two, &["--yes", "--prune", "--also", north]);
     assert_eq!(left.code, 0, "{}{}", left.stdout, left.stderr);
     export(of_west, "id", &web("shop", "true")).await;
     service(of_far, "id", "shop-id-west", |_| true).await;

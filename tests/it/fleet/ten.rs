@@ -20,10 +20,21 @@ const MESH: &str = "[{mesh: all}]";
 
 /// Runs `fleet apply`, which has to succeed. Returns how long it took, and the number of its writes.
 fn apply(planes: &mut Planes, clusters: &[String], links: &str) -> (Duration, usize) {
+    apply_with(planes, clusters, links, &[])
+}
+
+/// The same, with these flags.
+fn apply_with(
+    planes: &mut Planes,
+    clusters: &[String],
+    links: &str,
+    more: &[&str],
+) -> (Duration, usize) {
     let file = planes.file("fleet.yaml", clusters, links);
     planes.counted();
     let started = Instant::now();
-    let applied = planes.run("apply", &file, &["--yes", "--prune=90", "--wait=5m"]);
+    let usual = ["--yes", "--prune=90", "--wait=5m"];
+    let applied = planes.run("apply", &file, &[&usual, more].concat());
     let took = started.elapsed();
     assert_eq!(applied.code, 0, "{}{}", applied.stdout, applied.stderr);
     (took, planes.counted())

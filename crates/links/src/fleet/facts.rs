@@ -208,13 +208,6 @@ impl ClusterFacts {
             secret.namespace().as_deref() == Some(namespace) && secret.name_any() == name
         })
     }
-
-    /// The clusters that objects of this fleet are about: targets of its Links, and those that its accounts are for.
-    pub fn named(&self, fleet: &str) -> BTreeSet<String> {
-        let links = self.links.iter().filter(|link| is_of(*link, fleet));
-        let targets = links.map(|link| link.spec.target_cluster_name.clone());
-        targets.chain(self.accounts.names_of(fleet)).collect()
-    }
 }
 
 /// Whether the fleet of this name has made an object.

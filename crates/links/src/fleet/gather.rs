@@ -64,7 +64,7 @@ pub fn known(read: &ReadClusters) -> KnownClusters<'_> {
     known.collect()
 }
 
-/// Reads the clusters of the file that are used, and those that are not in it any more and have a context.
+/// Reads the clusters of the file that are used, and those that are not in it any more and that the user names.
 pub async fn read_all(
     all: &Access,
     loaded: &LoadedFleet,
@@ -205,18 +205,12 @@ pub async fn in_time<T>(
     }
 }
 
-/// Clusters that are not in the file, and that the fleet has linked, or those of `--only`.
+/// Clusters that are not in the file, and that the user names. What members of the fleet say about others is no reason to
+/// connect to them.
 fn left(loaded: &LoadedFleet, read: &ReadClusters, used: &UsedClusters) -> BTreeSet<ClusterName> {
-    if !used.is_all() {
-        let left = used.names().filter(|name| !read.contains_key(name));
-        return left.cloned().collect();
-    }
-    let all = read.values().filter_map(|read| read.as_ref().ok());
-    let named = all.flat_map(|read| read.facts.named(&loaded.fleet.name));
-    let named = named.filter_map(|name| name.parse::<ClusterName>().ok());
     let renamed = renamed(loaded, &known(read));
-    let left = named.filter(|name| !read.contains_key(name) && !renamed.contains_key(name));
-    left.collect()
+    let is_other = |name: &&ClusterName| !read.contains_key(name) && !renamed.contains_key(name);
+    used.names().filter(is_other).cloned().collect()
 }
 
 async fn read_some(

@@ -10,9 +10,12 @@ use crate::{
     fleet_file::{FleetCluster, LinkEnds},
 };
 
-/// The clusters that may be used: those of `--only`, or all.
+/// The clusters that may be used: those of `--only`, or all of the file and those of `--also`.
 #[derive(Clone, Debug, Default)]
-pub struct UsedClusters(BTreeSet<ClusterName>);
+pub struct UsedClusters {
+    only: BTreeSet<ClusterName>,
+    also: BTreeSet<ClusterName>,
+}
 
 impl UsedClusters {
     /// The clusters with these names or contexts; all if there are none. Fails if one is not in the file, and has not left
@@ -38,21 +41,30 @@ impl UsedClusters {
                 )
             })
         });
-        named.collect::<Result<_, _>>().map(Self)
+        Ok(Self {
+            only: named.collect::<Result<_, _>>()?,
+            also: BTreeSet::new(),
+        })
+    }
+
+    /// The same, and these clusters, which have left the file.
+    pub fn also(self, also: impl IntoIterator<Item = ClusterName>) -> Self {
+        let also = also.into_iter().collect();
+        Self { also, ..self }
     }
 
     /// Whether all clusters may be used.
     pub fn is_all(&self) -> bool {
-        self.0.is_empty()
+        self.only.is_empty()
     }
 
     pub fn contains(&self, name: &ClusterName) -> bool {
-        self.is_all() || self.0.contains(name)
+        self.is_all() || self.only.contains(name)
     }
 
-    /// The clusters of `--only`.
+    /// The clusters of `--only` and of `--also`.
     pub fn names(&self) -> impl Iterator<Item = &ClusterName> {
-        self.0.iter()
+        self.only.union(&self.also)
     }
 }
 

@@ -59,8 +59,8 @@ pub fn removal(
                 removal.targets.insert(target);
             }
             _ => removal.problems.push(format!(
-                "the account {name} in {target} stays: {target} is not in the file, and no context has its name; if it \
-                 still exists, delete what {} prints for it",
+                "the account {name} in {target} stays: {target} is not in the file; pass --also {target} to delete it there, \
+                 or delete what {} prints for it",
                 revoke(loaded, &ClusterFlags::default(), &name.to_string())
             )),
         }
@@ -153,8 +153,8 @@ fn users(
         Some((_, Err(_))) => return stays(format!("{source} was not read, and may use it")),
         None => {
             return stays(format!(
-                "{source} is not in the file, no context has its name, and it may use the account; if it does not exist any \
-                 more, delete what {} prints for this cluster",
+                "{source} is not in the file, and may use the account; pass --also {source}, or if it does not exist any more, \
+                 delete what {} prints for this cluster",
                 revoke(loaded, &flags(loaded, there), source)
             ));
         }

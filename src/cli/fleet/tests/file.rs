@@ -382,6 +382,7 @@ fn contexts_that_a_pattern_names_are_clusters_with_the_settings_of_the_entry() {
     let loaded = read(all, &by_command).unwrap();
     let only = FleetOnly {
         only: vec!["hub".to_owned()],
+        also: Vec::new(),
     };
     let error = only.used(&by_command, &loaded).unwrap_err();
     assert!(

@@ -460,13 +460,13 @@ fn only_what_the_fleet_has_made_goes() {
     let unknown = plan(&empty, &[("east", Ok(&east))]);
     assert!(
         lines(&unknown)[0].starts_with(
-            "east: the ServiceAccount west stays: west is not in the file, no context"
+            "east: the ServiceAccount west stays: west is not in the file, and may use the account; pass --also west"
         )
     );
     // The Link is all that says that east has an account.
     let alone = plan(&empty, &[("west", Ok(&west))]);
     let said = lines(&alone);
-    let stays = "west: the account west in east stays: east is not in the file, and no context has its name";
+    let stays = "west: the account west in east stays: east is not in the file; pass --also east to delete it there";
     assert!(said.iter().any(|line| line.starts_with(stays)), "{said:?}");
     assert!(alone.is_pending() && alone.has_problems());
 

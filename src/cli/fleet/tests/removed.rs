@@ -97,7 +97,7 @@ fn commands_that_delete_accounts_name_the_namespace_of_the_fleet() {
     let full = loaded(&own(FILE));
     let [east, west] = done(&full);
     let revoke = "allow --delete --service-account-name west --namespace mc`";
-    // A cluster is in the file no more, and no context has its name: the source, and then the target.
+    // A cluster is in the file no more, and was not read: the source, and then the target.
     for (name, facts, program) in [
         ("east", &east, "`linkerd-mc --context east"),
         ("west", &west, "`linkerd-mc"),

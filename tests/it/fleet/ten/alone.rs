@@ -10,7 +10,7 @@ use futures::future::join_all;
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::json;
 
-use super::{LINKS, MESH, apply, nothing_is_left, say};
+use super::{LINKS, MESH, apply_with, nothing_is_left, say};
 use crate::{
     fleet::many::{Inventory, Planes, SHOP, is_ready, shape},
     support::{
@@ -141,7 +141,7 @@ pub(super) async fn one_leaves(
     mesh: &[Inventory],
 ) {
     let (left, rest) = names.split_last().unwrap();
-    let (took, writes) = apply(planes, rest, MESH);
+    let (took, writes) = apply_with(planes, rest, MESH, &["--also", left]);
     say("fleet apply, one cluster has left the file", took, writes);
     nothing_is_left(planes, rest, MESH);
     let now = planes.inventories().await;
