@@ -386,3 +386,64 @@ async fn limit_of_created_namespaces_holds_across_restarts() {
     .await
     .unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_is_mirrored_only_by_the_clusters_that_it_names() {
+    let alone = alone().await;
+    let (source, far) = (&*alone.source, &*alone.far);
+    namespace("named", &[source, far]).await;
+    own_link(source, far, "far", &[]).await;
+    let own = ["--trust-domain=west.example"];
+    let _controller = Controller::start(source, &own);
+    let to = async |service: &str, clusters: Option<&str>| {
+        let change = json!({ "metadata": { "annotations": { l::EXPORT_TO: clusters } } });
+        services(far, "named")
+            .patch(service, &PatchParams::default(), &Patch::Merge(change))
+            .await
+            .unwrap();
+    };
+    export(far, "named", &member("web", "member", "true")).await;
+    export(far, "named", &web("flat", "remote-discovery")).await;
+    let mirrors = ["web-far", "flat-far", "web-federated"];
+    for name in mirrors {
+        service(source, "named", name, |_| true).await;
+    }
+
+    for name in ["web", "flat"] {
+        to(name, Some("north.example")).await;
+    }
+    for name in mirrors {
+        gone(source, "named", name).await;
+    }
+    let why = "far does not export it to west.example, only to north.example (annotation \
+               multicluster.linkerd.io/export-to)";
+    for found in [
+        mirror_is(source, "far", "named", "web", "ExportedToOthers").await,
+        mirror_is(source, "far", "named", "flat", "ExportedToOthers").await,
+        member_is(source, "far", "named", "web", "ExportedToOthers").await,
+    ] {
+        assert_eq!((found.status.as_str(), &*found.message), ("False", why));
+    }
+    // Nothing is wrong with them.
+    status_that(source, "far", |now| now.unhealthy == Some(0)).await;
+    in_step(source, "far", &own).await;
+    let plan = run(source.kubeconfig(), &["plan", "far", own[0]]).data();
+    assert!(
+        plan.contains(&format!("named/web: ExportedToOthers: {why}\n")),
+        "{plan}"
+    );
+    let status = run(source.kubeconfig(), &["status", "--services"]).data();
+    assert!(status.contains("ExportedToOthers"), "{status}");
+
+    to("web", Some("west.example,")).await;
+    let found = mirror_is(source, "far", "named", "web", "UnclearExport").await;
+    let why = "far exports it to no cluster: invalid annotation multicluster.linkerd.io/export-to: invalid trust domain \"\"";
+    assert_eq!(found.message, why);
+    status_that(source, "far", |now| now.unhealthy == Some(2)).await;
+
+    to("web", Some("north.example, west.example")).await;
+    to("flat", None).await;
+    for name in mirrors {
+        service(source, "named", name, |_| true).await;
+    }
+}

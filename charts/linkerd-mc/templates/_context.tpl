@@ -242,6 +242,7 @@ obsolete keys. As JSON.
 {{- if $controller.takeOverFrom }}
 - {{ print "--take-over-from=" $controller.takeOverFrom | toJson }}
 {{- end }}
+- {{ print "--trust-domain=" .values.identityTrustDomain | toJson }}
 {{- if .gatewayLimit.isKept }}
 - {{ print "--export-gateway=" .values.gateway.name | toJson }}
 - {{ print "--cluster-domain=" .values.clusterDomain | toJson }}

@@ -364,6 +364,7 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     if !controller.take_over_from.is_empty() {
         args.push(format!("--take-over-from={}", controller.take_over_from));
     }
+    args.push(format!("--trust-domain={}", values.identity_trust_domain));
     if values.gateway.is_limited() {
         args.push(format!("--export-gateway={}", values.gateway.name));
         args.push(format!("--cluster-domain={}", values.cluster_domain));

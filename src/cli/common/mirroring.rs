@@ -54,6 +54,10 @@ pub struct Mirroring {
     /// namespace of the Links is always protected [default: kube-system,kube-public,kube-node-lease,linkerd]
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',', value_parser = namespace_or_blank)]
     protected_namespaces: Option<Vec<String>>,
+    /// Trust domain of the workloads of this cluster, which Services of other clusters name if they are exported to some
+    /// clusters only
+    #[arg(long, value_name = "DOMAIN")]
+    trust_domain: Option<String>,
     /// Services of this cluster that join federated Services [default: mirror.linkerd.io/federated=member]
     #[arg(long, value_name = "SELECTOR", value_parser = args::selector)]
     federated_service_selector: Option<String>,
@@ -200,6 +204,7 @@ impl Mirroring {
             take_over_from: self.take_over_from.clone(),
             max_namespaces: self.max_namespaces(),
             protected_namespaces: self.protected_namespaces(),
+            trust_domain: self.trust_domain.clone(),
             local_members: members.filter(|_| self.no_local_federation != Some(true)),
             local_exclusions: Exclusions::new(
                 &keys(&self.excluded_labels),

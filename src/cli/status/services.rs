@@ -99,7 +99,7 @@ pub fn rows(
     }
     // The rest is about Services that have no mirror, or are not members.
     rows.extend(reports.0.into_iter().filter_map(|(key, word)| {
-        let is_shown = word.is_problem() || word.is_drained();
+        let is_shown = word.is_problem() || word.is_intended();
         is_shown.then(|| ServiceRow {
             context: context.to_owned(),
             namespace: key.local.namespace,
@@ -163,12 +163,12 @@ struct ServiceReport<'a> {
 
 impl ServiceReport<'_> {
     fn is_problem(&self) -> bool {
-        self.condition.status != "True" && !self.is_drained()
+        self.condition.status != "True" && !self.is_intended()
     }
 
-    /// Whether the cluster is drained.
-    fn is_drained(&self) -> bool {
-        self.condition.reason == mirror::Reason::Drained.as_str()
+    /// Whether it is left out on purpose.
+    fn is_intended(&self) -> bool {
+        mirror::Reason::is_intended(&self.condition.reason)
     }
 
     fn row(self) -> ServiceRow {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use mirror_core::{
     api::k8s::Service,
-    mirror::{self, CLUSTER_IP_COST, Key, Owner, Reason, ServiceOutcome, Target, owner},
+    mirror::{CLUSTER_IP_COST, Key, Owner, Reason, ServiceOutcome, Target, owner},
 };
 use tokio::time::Instant;
 
@@ -190,7 +190,7 @@ impl Engine {
     /// Whether a key wants an object for this Service of a target cluster, by the rule of its plan.
     pub fn is_wanted(&self, key: &Key, target: &Target, live: &Service) -> bool {
         match key {
-            Key::Federated { .. } => mirror::member(target, live),
+            Key::Federated { .. } => self.state.member(target, live),
             Key::Mirror { .. } | Key::Gateway { .. } => self.state.mode(target, live).is_some(),
         }
     }

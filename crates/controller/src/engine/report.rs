@@ -55,8 +55,8 @@ impl Engine {
             let Outcome::Failed(problem) = &outcome.report else {
                 continue;
             };
-            if problem.reason == Reason::Drained {
-                continue; // drained on purpose
+            if Reason::INTENDED.contains(&problem.reason) {
+                continue;
             }
             let remote = &outcome.remote;
             let service = entry

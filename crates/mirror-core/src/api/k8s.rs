@@ -283,7 +283,8 @@ impl From<Wire<Self>> for EndpointSlice {
 impl Service {
     /// Drops the annotations if labels and annotations together have more than `max` bytes. Neither are then copied to
     /// the mirror. Labels stay, because selectors match them. The annotation for opaque ports stays too, because
-    /// traffic depends on it.
+    /// traffic depends on it, and the one that says to which clusters the Service is exported: if that is too large, it
+    /// becomes empty, which means none.
     #[must_use]
     pub fn trimmed(mut self, max: usize) -> Self {
         let Metadata {
@@ -296,7 +297,10 @@ impl Service {
             let opaque = annotations.get(l::OPAQUE_PORTS);
             let opaque = opaque.filter(|ports| ports.len() <= max);
             let kept = opaque.map(|ports| (l::OPAQUE_PORTS, ports));
-            *annotations = kept.into_iter().collect();
+            let consent = annotations.get(l::EXPORT_TO);
+            let consent = consent.map(|to| if to.len() <= max { to } else { "" });
+            let consent = consent.map(|to| (l::EXPORT_TO, to));
+            *annotations = kept.into_iter().chain(consent).collect();
         }
         self
     }

@@ -22,6 +22,9 @@ pub const COMPONENT_CONTROLLER: &str = "controller";
 
 /// Label that a user puts on a Service to export it: `true` or `remote-discovery`.
 pub const EXPORTED: &str = "mirror.linkerd.io/exported";
+/// Annotation that a user puts on an exported Service (ours): the trust domains of the clusters that it is exported to, joined
+/// by commas. Without it, these are all clusters.
+pub const EXPORT_TO: &str = "multicluster.linkerd.io/export-to";
 /// Selects Services that are exported by that label, in whichever mode.
 pub const EXPORTED_ANYHOW: &str = "mirror.linkerd.io/exported in (true,remote-discovery)";
 /// Label that a user puts on a Service to make it a federated member: `member`.

@@ -1,6 +1,7 @@
 //! Types of API objects, and parsers of their text forms. No behaviour, no client.
 
 pub mod conditions;
+pub mod consent;
 pub mod duration;
 pub mod gateway_suffixes;
 pub mod interned_str;

@@ -89,7 +89,7 @@ impl Outcomes {
     }
 
     /// Numbers of Services: mirrored ones, members of federated Services, and those that should be either but are not. Services
-    /// that are omitted because the cluster is drained do not count as the latter.
+    /// that are omitted on purpose do not count as the latter.
     pub fn counts(&self) -> (usize, usize, usize) {
         let good = |list: &BTreeMap<_, Outcome>| {
             list.values()
@@ -97,15 +97,15 @@ impl Outcomes {
                 .count()
         };
         let (mirrored, federated) = (good(&self.mirrors), good(&self.federated));
-        let drained = self.federated.values().filter(|report| is_drained(report));
-        let all = self.mirrors.len() + self.federated.len() - drained.count();
+        let lists = || self.mirrors.values().chain(self.federated.values());
+        let all = lists().filter(|report| !is_intended(report)).count();
         (mirrored, federated, all - mirrored - federated)
     }
 }
 
-/// Whether a Service is not a member because the cluster is drained.
-fn is_drained(report: &Outcome) -> bool {
-    matches!(report, Outcome::Failed(problem) if problem.reason == Reason::Drained)
+/// Whether a Service is omitted on purpose.
+fn is_intended(report: &Outcome) -> bool {
+    matches!(report, Outcome::Failed(problem) if Reason::INTENDED.contains(&problem.reason))
 }
 
 /// Whether two reports that differ do so only in the words of a problem.
@@ -181,7 +181,7 @@ fn entries(
         .collect();
     let all = total <= LISTED;
     let is_usual = |report: &Outcome| {
-        matches!(report, Outcome::Mirrored { note: None, .. }) || is_drained(report)
+        matches!(report, Outcome::Mirrored { note: None, .. }) || is_intended(report)
     };
     let shown = |report: &Outcome| all || !is_usual(report);
     reports

@@ -116,6 +116,11 @@ pub enum Reason {
     NamespaceNotAllowed,
     /// The Link does not let its cluster join this federated Service.
     FederationNotAllowed,
+    /// The target cluster exports the Service to other clusters only.
+    ExportedToOthers,
+    /// It cannot be told whether the target cluster exports the Service to this cluster: its annotation is invalid, or the
+    /// trust domain of this cluster is not known.
+    UnclearExport,
     /// The cluster is drained.
     Drained,
     /// The local cluster has no `ClusterIP` left.
@@ -138,6 +143,14 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reasons of Services that somebody has left out on purpose: nothing is wrong with them.
+    pub const INTENDED: [Self; 2] = [Self::Drained, Self::ExportedToOthers];
+
+    /// Whether a reason in a status is one of [`Self::INTENDED`].
+    pub fn is_intended(reason: &str) -> bool {
+        Self::INTENDED.iter().any(|own| own.as_str() == reason)
+    }
+
     /// The reason as text, for the status.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -151,6 +164,8 @@ impl Reason {
             Self::LimitExceeded => "LimitExceeded",
             Self::NamespaceNotAllowed => "NamespaceNotAllowed",
             Self::FederationNotAllowed => "FederationNotAllowed",
+            Self::ExportedToOthers => "ExportedToOthers",
+            Self::UnclearExport => "UnclearExport",
             Self::Drained => "Drained",
             Self::NoClusterIp => "NoClusterIP",
             Self::NoGateway => "NoGateway",

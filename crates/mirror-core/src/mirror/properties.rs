@@ -389,6 +389,7 @@ fn exported() -> ServiceMade {
         ports: 0,
         label: 0,
         prefers: 0,
+        to: 0,
     }
 }
 

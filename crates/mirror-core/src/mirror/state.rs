@@ -50,6 +50,9 @@ pub struct Config {
     /// Namespaces in which nothing is mirrored or federated, whatever a Link says. The namespace of the Links is always
     /// protected.
     pub protected_namespaces: BTreeSet<String>,
+    /// Trust domain of the workloads of this cluster; `None` if it is not known. Target clusters name it where they export
+    /// a Service to some clusters only.
+    pub trust_domain: Option<String>,
     /// Selects members of federated Services in the local cluster; `None`: the local cluster takes no part.
     pub local_members: Option<Selector>,
     /// Labels and annotations that are not copied from local members.

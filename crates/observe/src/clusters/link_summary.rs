@@ -283,7 +283,7 @@ fn reasons(link: &LinkSnapshot) -> BTreeMap<String, usize> {
     let conditions = services.filter_map(|service| service.conditions.first());
     let mut reasons = BTreeMap::new();
     for condition in conditions {
-        if condition.status != "True" && condition.reason != Reason::Drained.as_str() {
+        if condition.status != "True" && !Reason::is_intended(&condition.reason) {
             *reasons.entry(condition.reason.clone()).or_default() += 1;
         }
     }

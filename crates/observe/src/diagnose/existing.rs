@@ -336,7 +336,7 @@ fn of_member(
     {
         return Some(invalid_preference(way, evidence()));
     }
-    if said.status == "True" || is(Reason::Drained) {
+    if said.status == "True" || Reason::is_intended(&said.reason) {
         return None;
     }
     let found = of_reason(way, link, said)?;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use mirror_core::{
     api::{
-        k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
-        preference::linked_clusters,
+        consent::Consent, k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
+        preference::linked_clusters, text::in_brief,
     },
     mirror::{FEDERATED_SUFFIX, Target, member, mode},
 };
@@ -71,8 +71,39 @@ pub fn not_exported(
             let meant = meant(way, link, service, &evidence);
             Some(meant.unwrap_or_else(|| fixed(Finding::broken(Cause::NotExported, evidence))))
         }
-        Ok(Some(_)) => None,
+        Ok(Some(service)) => to_others(way, cluster, service),
     }
+}
+
+/// The finding if the target cluster exports a Service to other clusters only.
+fn to_others(way: &PathContext<'_>, cluster: &str, service: &Service) -> Option<Finding> {
+    let ResourceId { namespace, name } = service.metadata.resource_id();
+    let own = &way.facts.source.config.as_ref().ok()?.identity_trust_domain;
+    let annotation = service.metadata.annotations.get(l::EXPORT_TO)?;
+    let (why, value) = match Consent::of(|key| service.metadata.annotations.get(key)) {
+        Ok(consent) if consent.includes(own) => return None,
+        Ok(_) => (
+            format!("does not export {namespace}/{name} to {own}"),
+            format!("{annotation},{own}"),
+        ),
+        Err(why) => (
+            format!("exports {namespace}/{name} to no cluster: {why}"),
+            own.clone(),
+        ),
+    };
+    let evidence = format!(
+        "{cluster} {why} (annotation {}: {})",
+        l::EXPORT_TO,
+        in_brief(annotation)
+    );
+    let found = Finding::broken(Cause::ExportedToOthers, evidence);
+    let set = format!("{}={value}", l::EXPORT_TO);
+    Some(found.fixed_in(way.commands, cluster, |flags| {
+        flags.kubectl(
+            "-n {} annotate service {} {} --overwrite",
+            &[&namespace, &name, &set],
+        )
+    }))
 }
 
 /// The finding if a label of the Service or the selector of the Link is misspelled: only that is changed then.

@@ -178,6 +178,8 @@ pub fn of_reason(
         (Cause::LimitExceeded, plan())
     } else if is(Reason::FederationNotAllowed) {
         (Cause::FederationNotAllowed, edit())
+    } else if is(Reason::ExportedToOthers) || is(Reason::UnclearExport) {
+        (Cause::ExportedToOthers, plan())
     } else if is(Reason::NoClusterIp) {
         (Cause::NoClusterIp, source.kubectl("get servicecidrs", &[]))
     } else if is(Reason::NoGateway) {

@@ -159,6 +159,9 @@ causes! {
     FederationNotAllowed in Objects:
         "The Link does not let its cluster join this federated Service.",
         "Change what the Link allows, if the cluster may take part.";
+    ExportedToOthers in Objects:
+        "The target cluster exports the Service to some clusters only, by their trust domains. The source cluster is not among them, or the annotation is invalid.",
+        "Name the trust domain of the source cluster in the annotation `multicluster.linkerd.io/export-to` of the Service, if it may use the Service.";
     NoClusterIp in Objects:
         "The source cluster has no ClusterIP left for the mirror.",
         "Delete unused Services, or add a ServiceCIDR.";

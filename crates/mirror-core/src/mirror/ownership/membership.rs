@@ -8,10 +8,7 @@ use crate::{
         desired::service::mirrorable,
         outcome::{Outcome, Problem, Reason},
         state::{State, links::LinkEntry},
-        target::{
-            Target,
-            export::{member, selects},
-        },
+        target::{Target, export::selects},
     },
 };
 
@@ -106,7 +103,7 @@ pub(crate) fn membership<'a>(
     service: &str,
     has_local_member: bool,
 ) -> Membership<'a> {
-    let seen = seen_membership(target, entry, namespace, service);
+    let seen = seen_membership(state, (target, entry), namespace, service);
     let Some(forbidden) = state.forbids_joining(target, namespace, has_local_member) else {
         return seen;
     };
@@ -120,8 +117,8 @@ pub(crate) fn membership<'a>(
 }
 
 fn seen_membership<'a>(
-    target: &Target,
-    entry: &'a LinkEntry,
+    state: &State,
+    (target, entry): (&Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
 ) -> Membership<'a> {
@@ -129,7 +126,7 @@ fn seen_membership<'a>(
         return Membership::Unseen;
     };
     match remote.service(namespace, service) {
-        Some(seen) if member(target, seen) => match joinable(seen) {
+        Some(seen) if state.member(target, seen) => match joinable(seen) {
             Ok(()) => Membership::Member(seen),
             Err(problem) => Membership::Refused(Outcome::Failed(problem)),
         },

@@ -15,7 +15,7 @@ use crate::{
         state::State,
         target::{
             Target,
-            export::{self, MirrorMode, member},
+            export::{MirrorMode, member},
             policy::FederatedThrough,
         },
     },
@@ -51,7 +51,11 @@ pub fn active_clusters<'a>(
 
 /// How the member of a preferred cluster is mirrored if its labels do not ask for it; `None` if its cluster is not
 /// preferred.
-fn preferred_mode(state: &State, target: &Target, service: &Service) -> Option<MirrorMode> {
+pub(crate) fn preferred_mode(
+    state: &State,
+    target: &Target,
+    service: &Service,
+) -> Option<MirrorMode> {
     let (namespace, name) = (service.metadata.namespace(), service.metadata.name());
     let federated = state.preferring(&target.cluster, namespace, name)?;
     if owner(&federated.metadata) != Owner::Federated {
@@ -82,12 +86,6 @@ impl State {
         preferred
             .any(|preferred| preferred == cluster)
             .then_some(federated)
-    }
-
-    /// How a Service of a target cluster is mirrored, if at all: as its labels ask, or because a federated Service prefers
-    /// the cluster.
-    pub fn mode(&self, target: &Target, service: &Service) -> Option<MirrorMode> {
-        export::mode(target, service).or_else(|| preferred_mode(self, target, service))
     }
 }
 

@@ -331,7 +331,14 @@ pub(crate) struct ServiceMade {
     pub(crate) label: usize,
     /// Its preference, as an index of [`PREFERENCES`].
     pub(crate) prefers: usize,
+    /// To which clusters it is exported, as an index of [`CONSENTS`].
+    pub(crate) to: usize,
 }
+
+/// Trust domain of the source cluster.
+pub(crate) const TRUST_DOMAIN: &str = "west.example";
+/// To which clusters Services are exported; the first one means all.
+pub(crate) const CONSENTS: [&str; 4] = ["", TRUST_DOMAIN, "north.example", "no name"];
 
 /// Preferences of members and Links; the first one means none.
 pub(crate) const PREFERENCES: [&str; 7] =
@@ -350,6 +357,9 @@ impl ServiceMade {
         }
         if self.prefers > 0 {
             made = made.annotation(l::PREFER, PREFERENCES[self.prefers]);
+        }
+        if self.to > 0 {
+            made = made.annotation(l::EXPORT_TO, CONSENTS[self.to]);
         }
         if self.label > 0 {
             made = made.label("team", &self.label.to_string());

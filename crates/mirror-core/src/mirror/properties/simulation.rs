@@ -22,7 +22,7 @@ use super::{
     cluster::{Cluster, Id},
     operations::{
         Addresses, CLUSTERS, DRAINED_UNTIL, Form, LINK_NAMES, Limited, LinkMade, Operation,
-        PROTECTED, name, namespace, remote_slice,
+        PROTECTED, TRUST_DOMAIN, name, namespace, remote_slice,
     },
 };
 use crate::{
@@ -151,6 +151,7 @@ impl Simulation {
         state.config.join_delay = Duration::from_secs(60);
         state.config.max_namespaces = max_namespaces;
         state.config.protected_namespaces = [PROTECTED.to_owned()].into();
+        state.config.trust_domain = Some(TRUST_DOMAIN.to_owned());
         Self {
             cluster,
             members: BTreeMap::new(),

@@ -149,7 +149,12 @@ impl FederatedService<'_> {
                 Outcome::Failed(memberships::left_because_drained(target))
             }
             (Membership::Unseen | Membership::Waiting | Membership::Leaving, _) => Outcome::Unknown,
-            (Membership::None, _) | (Membership::Member(_), Ok(None)) => Outcome::Absent,
+            (Membership::None, _) => {
+                let remote = linked.entry.remote.as_ref();
+                let seen = remote.and_then(|remote| remote.service(self.namespace, self.service));
+                seen.map_or(Outcome::Absent, |seen| self.state.no_member(target, seen))
+            }
+            (Membership::Member(_), Ok(None)) => Outcome::Absent,
             (Membership::Refused(report), _) => report.clone(),
             (Membership::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
             (Membership::Member(seen), Ok(Some(written))) => {

@@ -47,7 +47,7 @@ pub(crate) fn plan(
     if let Some(forbidden) = state.forbids(link.0, namespace) {
         // This cluster decides this alone, so the target cluster is not asked.
         let problem = forbidden.problem(namespace, service);
-        let report = exported.map_or_else(|report| report, |_| Outcome::Failed(problem));
+        let report = exported.map_or_else(Unexported::report, |_| Outcome::Failed(problem));
         let writes = removal(state, &this, Scope::All);
         return Plan::mirror(this, writes, report);
     }
@@ -65,8 +65,8 @@ pub(crate) fn plan(
                 Plan::mirror(this, writes, Outcome::Failed(problem))
             }
         },
-        Err(Outcome::Absent) => gone(state, link, this, confirmed),
-        Err(report) => {
+        Err(Unexported::Known(report)) => gone(state, link, (this, report), confirmed),
+        Err(Unexported::Unclear(report)) => {
             let writes = follow(state, (link.0, &link.1.gateway), &this);
             Plan::mirror(this, writes, report)
         }
@@ -78,15 +78,15 @@ pub(crate) fn plan(
 fn gone(
     state: &State,
     link: (&Target, &LinkEntry),
-    this: RemoteRef,
+    (this, report): (RemoteRef, Outcome),
     confirmed: Confirmed<'_>,
 ) -> Plan {
     let writes = removal(state, &this, Scope::All);
     if writes.is_empty() {
-        return Plan::mirror(this, writes, Outcome::Absent);
+        return Plan::mirror(this, writes, report);
     }
     let (writes, report) = if confirmed.covers(&this.cluster) {
-        (writes, Outcome::Absent)
+        (writes, report)
     } else {
         let gateway = (link.0, &link.1.gateway);
         (follow(state, gateway, &this), Outcome::Unknown)
@@ -140,25 +140,42 @@ fn mirrored(
     Plan::mirror(this, writes, report)
 }
 
-/// A Service that a target cluster exports, with its mode; or the outcome to report.
+/// Why there is no Service to mirror, as the outcome to report.
+enum Unexported {
+    /// It is not exported to this cluster.
+    Known(Outcome),
+    /// It cannot be seen now.
+    Unclear(Outcome),
+}
+
+impl Unexported {
+    fn report(self) -> Outcome {
+        match self {
+            Self::Known(report) | Self::Unclear(report) => report,
+        }
+    }
+}
+
+/// A Service that a target cluster exports, with its mode.
 fn exported<'a>(
     state: &State,
     (target, entry): (&Target, &'a LinkEntry),
     namespace: &str,
     service: &str,
-) -> Result<(&'a RemoteState, &'a Service, MirrorMode), Outcome> {
-    let remote = entry.remote.as_ref().ok_or(Outcome::Unknown)?;
+) -> Result<(&'a RemoteState, &'a Service, MirrorMode), Unexported> {
+    use Unexported::{Known, Unclear};
+    let remote = entry.remote.as_ref().ok_or(Unclear(Outcome::Unknown))?;
     match remote.service(namespace, service) {
-        Some(seen) => {
-            let mode = state.mode(target, seen).ok_or(Outcome::Absent)?;
-            Ok((remote, seen, mode))
-        }
-        None if remote.omits(namespace, service) => Err(Outcome::Failed(Problem::new(
+        Some(seen) => match state.mode(target, seen) {
+            Some(mode) => Ok((remote, seen, mode)),
+            None => Err(Known(state.unexported(target, seen))),
+        },
+        None if remote.omits(namespace, service) => Err(Unclear(Outcome::Failed(Problem::new(
             Reason::LimitExceeded,
             "not mirrored: the cluster exports more than the limit",
-        ))),
-        None if remote.may_omit(namespace, service) => Err(Outcome::Unknown),
-        None => Err(Outcome::Absent),
+        )))),
+        None if remote.may_omit(namespace, service) => Err(Unclear(Outcome::Unknown)),
+        None => Err(Known(Outcome::Absent)),
     }
 }
 

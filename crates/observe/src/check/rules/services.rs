@@ -338,13 +338,13 @@ fn not_done(status: &LinkStatus) -> impl Iterator<Item = (&str, String)> {
     })
 }
 
-/// Services of a list that are not done. Those of drained clusters are omitted.
+/// Services of a list that are not done. Those that are left out on purpose are omitted.
 pub fn waiting(
     list: &[ServiceStatus],
 ) -> impl Iterator<Item = (&ServiceStatus, &ServiceCondition)> {
     list.iter().filter_map(|service| {
         let said = service.conditions.first().filter(|c| c.status != "True")?;
-        (said.reason != Reason::Drained.as_str()).then_some((service, said))
+        (!Reason::is_intended(&said.reason)).then_some((service, said))
     })
 }
 

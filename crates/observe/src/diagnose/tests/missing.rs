@@ -230,6 +230,35 @@ fn obstacle_of_a_mirror_that_is_missing_is_found() {
             ),
         ),
         (
+            "exported to others, as the Link says",
+            missing(&[], &[said("ExportedToOthers")]),
+            broken(
+                "objects",
+                "ExportedToOthers",
+                "linkerd-mc --context west plan east",
+            ),
+        ),
+        (
+            "exported to others",
+            exported_to("north.example"),
+            broken(
+                "objects",
+                "ExportedToOthers",
+                "kubectl --context east-admin -n shop annotate service web \
+                 multicluster.linkerd.io/export-to=north.example,cluster.local --overwrite",
+            ),
+        ),
+        (
+            "exported to nobody",
+            exported_to(""),
+            broken(
+                "objects",
+                "ExportedToOthers",
+                "kubectl --context east-admin -n shop annotate service web \
+                 multicluster.linkerd.io/export-to=cluster.local --overwrite",
+            ),
+        ),
+        (
             "exported, and not mirrored yet",
             with_target(missing(&[], &[])),
             broken(
@@ -359,6 +388,18 @@ fn report_that_this_cluster_refutes_is_no_obstacle() {
 }
 
 /// A Service with these labels in the target, and a Link that selects this value of the usual label.
+/// The target cluster exports the Service to these trust domains, and the Link's status does not say so yet.
+fn exported_to(domains: &str) -> RequestPath {
+    changed(with_target(missing(&[], &[])), |facts| {
+        let (labels, to) = (
+            json!({ l::EXPORTED: "true" }),
+            json!({ l::EXPORT_TO: domains }),
+        );
+        let service = service("web", &labels, &to, &[80]);
+        facts.target.as_mut().unwrap().service = Ok(Some(service));
+    })
+}
+
 fn exported_as(selected: &str, labels: &Value) -> RequestPath {
     changed(with_target(missing(&[], &[])), |facts| {
         let link = &mut facts.source.links.as_mut().unwrap()[0].link;

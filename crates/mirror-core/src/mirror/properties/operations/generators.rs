@@ -7,8 +7,8 @@ use proptest::prelude::*;
 pub(crate) use self::federated::{drains, last_members, memberships, preferences};
 
 use super::{
-    Addresses, Allowed, ApiServer, CLUSTERS, Edit, Form, HOSTS, History, LINK_NAMES, Limited,
-    LinkMade, NAMES, NAMESPACES, Operation, ServiceMade, TEAMS,
+    Addresses, Allowed, ApiServer, CLUSTERS, CONSENTS, Edit, Form, HOSTS, History, LINK_NAMES,
+    Limited, LinkMade, NAMES, NAMESPACES, Operation, ServiceMade, TEAMS,
 };
 use crate::mirror::{FederatedThrough, Federation, Liveness, NamespacePhase};
 
@@ -32,14 +32,16 @@ fn service_made() -> impl Strategy<Value = ServiceMade> {
         prop_oneof![5 => Just(0usize), 4 => Just(1usize), 1 => 2usize..4],
         prop_oneof![4 => Just(0usize), 1 => 1usize..3],
         0usize..3,
+        prop_oneof![4 => Just(0usize), 1 => 1..CONSENTS.len()],
     )
-        .prop_map(|(export, member, form, ports, label)| ServiceMade {
+        .prop_map(|(export, member, form, ports, label, to)| ServiceMade {
             export,
             member,
             form,
             ports,
             label,
             prefers: 0,
+            to,
         })
 }
 
@@ -319,6 +321,7 @@ pub(crate) fn crowd(length: usize) -> impl Strategy<Value = History> {
             ports: 0,
             label: 0,
             prefers: 0,
+            to: 0,
         });
     let hosts = prop::collection::vec((0usize..2, prop::bool::weighted(0.8)), 0..3);
     let act = prop_oneof![

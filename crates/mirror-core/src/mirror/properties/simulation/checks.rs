@@ -18,7 +18,6 @@ use crate::{
         desired::service::mirrorable,
         federated_name,
         fixtures::{LINKS, NS},
-        member,
         metadata::{installation, is_managed, is_our_slice, remote_members},
         names::{NameOwner, member_name, without_suffix},
         owner,
@@ -92,7 +91,7 @@ impl Simulation {
             let far = self.far.get(cluster).and_then(|far| far.services.get(&id));
             let joins = far.is_some_and(|s| {
                 // A Service that the controller knows as unfit may have changed since.
-                member(target, s)
+                self.state.member(target, s)
                     && !s.is_headless()
                     && mirrorable(s).is_ok()
                     && known.is_none_or(|known| known.metadata.version() == s.metadata.version())

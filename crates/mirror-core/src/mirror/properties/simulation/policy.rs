@@ -2,7 +2,9 @@
 //! the controller sees them.
 
 use super::{
-    super::operations::{Allowed, CLUSTERS, DRAINED_UNTIL, LinkMade, PROTECTED, TEAMS},
+    super::operations::{
+        Allowed, CLUSTERS, DRAINED_UNTIL, LinkMade, PROTECTED, TEAMS, TRUST_DOMAIN,
+    },
     Simulation,
 };
 use crate::{
@@ -12,7 +14,7 @@ use crate::{
         fixtures::{LINKS, NS, at},
         member,
         metadata::remote_members,
-        names::{NameOwner, Purpose},
+        names::{NameOwner, Purpose, without_suffix},
         owner,
         ownership::membership::Form,
     },
@@ -31,6 +33,12 @@ fn can_be_member(service: &Service) -> bool {
     let spec = &service.spec;
     let external = spec.type_.as_deref() == Some("ExternalName");
     !service.is_headless() && !spec.ports.is_empty() && !external
+}
+
+/// Whether a Service of a target cluster is exported to this cluster, if it is exported at all.
+pub(crate) fn is_exported_here(service: &Service) -> bool {
+    let to = service.metadata.annotations.get(l::EXPORT_TO);
+    to.is_none_or(|to| to == TRUST_DOMAIN)
 }
 
 impl Simulation {
@@ -157,7 +165,9 @@ impl Simulation {
             .state
             .link(cluster)
             .filter(|(_, entry)| entry.remote.is_none());
-        let has_it = |target: &Target| live.is_some_and(|live| member(target, live));
+        let has_it = |target: &Target| {
+            live.is_some_and(|live| member(target, live) && is_exported_here(live))
+        };
         unseen.is_some_and(|(target, _)| has_it(target))
     }
 
@@ -170,7 +180,9 @@ impl Simulation {
     /// Whether a target cluster has a member, for all that the controller has seen.
     fn has_member(&self, cluster: &str, namespace: &str, service: &str) -> bool {
         let seen = self.seen(cluster, namespace, service);
-        seen.is_some_and(|(target, seen)| member(target, seen) && can_be_member(seen))
+        seen.is_some_and(|(target, seen)| {
+            member(target, seen) && can_be_member(seen) && is_exported_here(seen)
+        })
     }
 
     /// Whether the controller has seen the last version of a Service of a target cluster.
@@ -208,6 +220,12 @@ impl Simulation {
     pub(crate) fn may_stand(&self, service: &Service) {
         let metadata = &service.metadata;
         let namespace = metadata.namespace();
+        if let Owner::Mirror(cluster) = owner(metadata)
+            && let Some(exported) = without_suffix(metadata.name(), cluster)
+            && let Some((_, seen)) = self.seen(cluster, namespace, exported)
+        {
+            assert!(is_exported_here(seen), "{metadata:?}");
+        }
         match owner(metadata) {
             Owner::Mirror(cluster) | Owner::EndpointMirror(cluster, _) => {
                 assert!(self.may_mirror(cluster, namespace), "{metadata:?}");

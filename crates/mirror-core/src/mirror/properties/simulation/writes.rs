@@ -19,7 +19,7 @@ use crate::{
     },
     mirror::{
         Confirmed, Inserted, Key, Object, ObjectKind, Outcome, Owner, Patch, Plan, RemoteRef,
-        ServiceOutcome, Write, member, metadata::is_managed, owner, plan,
+        ServiceOutcome, Write, metadata::is_managed, owner, plan,
     },
 };
 
@@ -141,7 +141,7 @@ impl Simulation {
             return false;
         };
         match key {
-            Key::Federated { .. } => member(target, service),
+            Key::Federated { .. } => self.state.member(target, service),
             _ => self.state.mode(target, service).is_some(),
         }
     }

@@ -58,6 +58,7 @@ pub(crate) fn drains(length: usize) -> impl Strategy<Value = History> {
         ports: 0,
         label,
         prefers: 0,
+        to: 0,
     });
     let joins = |cluster: usize| {
         let service = service.clone();
@@ -89,6 +90,7 @@ pub(crate) fn memberships(length: usize) -> impl Strategy<Value = History> {
         ports,
         label,
         prefers: 0,
+        to: 0,
     });
     let hosts = prop::collection::vec((2usize..4, prop::bool::weighted(0.8)), 0..2);
     let act = prop_oneof![
@@ -175,6 +177,7 @@ pub(crate) fn last_members(length: usize) -> impl Strategy<Value = History> {
         ports: 0,
         label: 0,
         prefers: 0,
+        to: 0,
     });
     let joins = |cluster: usize| {
         let service = service.clone();
@@ -219,6 +222,7 @@ pub(crate) fn preferences(length: usize) -> impl Strategy<Value = History> {
         ports,
         label: 0,
         prefers,
+        to: 0,
     });
     let linked = |link| federating_and_preferring(link, 0..PREFERENCES.len());
     let joins = |cluster: usize| {
