@@ -221,6 +221,7 @@ fn settings_of(args: Vec<String>) -> Option<ControllerSettings> {
     let args = controller(args).ok()?;
     Some(ControllerSettings {
         export_gateway: args.export_gateway,
+        permits_exports: args.permit_exports,
         ..args.mirroring.settings()
     })
 }

@@ -13,6 +13,7 @@ use client::{ResponseLimits, multiplexed, server_address};
 use controller::{
     ExportGateway, Options, Settings, Sockets, lease::LeaseSettings, run as run_controller,
 };
+use mirror_core::api::labels;
 use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, field::MakeExt as _, fmt::format::debug_fn};
@@ -49,6 +50,12 @@ pub struct RunController {
     /// Deployment of the gateway, if it forwards only to namespaces with exported Services
     #[arg(long, value_name = "NAME", value_parser = args::object_name)]
     pub export_gateway: Option<String>,
+    /// Permit other clusters only the exported Services of these namespaces, by policies of the gateway
+    #[arg(long, requires = "export_gateway")]
+    pub permit_exports: bool,
+    /// Namespace of Linkerd in all clusters, a part of the identities that a Service is exported to
+    #[arg(long, value_name = "NAMESPACE", default_value = labels::LINKERD_NAMESPACE, value_parser = args::namespace)]
+    identity_namespace: String,
     /// Domain of this cluster's Services
     #[arg(long, value_name = "DOMAIN", default_value = "cluster.local", value_parser = args::object_name)]
     cluster_domain: String,
@@ -140,6 +147,8 @@ pub fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
             namespace: args.mirroring.namespace.clone(),
             deployment,
             domain: args.cluster_domain.clone(),
+            linkerd_namespace: args.identity_namespace.clone(),
+            permits: args.permit_exports,
             protected: settings.config.protected_namespaces.clone(),
         });
         let lease = args.leader_elect.then(|| lease(args));

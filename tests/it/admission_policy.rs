@@ -37,14 +37,14 @@ fn refusal(policy: &str, why: &str) -> String {
 /// Name of the policy for the kind of object that a request writes.
 fn policy_of((_, path, _): &Try) -> String {
     let of = |kind: &str| path.split('/').any(|part| part == kind);
-    let kind = if of("services") {
+    let kind = if of("policy.linkerd.io") || of("deployments") {
+        "-gateway"
+    } else if of("services") {
         "-services"
     } else if of("endpointslices") {
         "-slices"
     } else if of("httproutes") || of("tcproutes") {
         "-routes"
-    } else if of("deployments") {
-        "-gateway"
     } else {
         ""
     };
@@ -104,10 +104,12 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         .await
         .unwrap();
     plane.install_gateway_api().await.unwrap();
+    let policies = gateway::existing_objects();
+    let policies = policies.into_iter().map(|object| (NAMESPACE, object));
     let routes = routes::existing_objects()
         .into_iter()
         .map(|route| ("shop", route));
-    for (namespace, object) in existing_objects().into_iter().chain(routes) {
+    for (namespace, object) in existing_objects().into_iter().chain(routes).chain(policies) {
         let mut object = without_nulls(object);
         if let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0") {
             let name = owner["name"].as_str().unwrap();
@@ -152,6 +154,7 @@ async fn stolen_controller_token_permits_only_what_the_controller_writes() {
         .into_iter()
         .chain(routes::forbidden())
         .chain(gateway::forbidden())
+        .chain(gateway::forbidden_policies())
     {
         let expected = match why {
             EITHER => format!("ValidatingAdmissionPolicy '{}", l::CONTROLLER_NAME),

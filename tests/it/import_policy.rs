@@ -402,8 +402,8 @@ async fn service_is_mirrored_only_by_the_clusters_that_it_names() {
             .await
             .unwrap();
     };
-    export(far, "named", &member("web", "member", "true")).await;
-    export(far, "named", &web("flat", "remote-discovery")).await;
+    export(far, "named", &member("web", "far", "far")).await;
+    export(far, "named", &web("flat", "far-direct")).await;
     let mirrors = ["web-far", "flat-far", "web-federated"];
     for name in mirrors {
         service(source, "named", name, |_| true).await;

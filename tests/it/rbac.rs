@@ -7,7 +7,9 @@ use control_plane::{AuditEvent, ControlPlane, eventually};
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
 use kube::{
     Api,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
+    },
 };
 use linkerd_mc::api::labels as l;
 use serde_json::{Value, json};
@@ -110,6 +112,7 @@ fn controller(plane: &ControlPlane, gateways: &Gateways) -> Controller {
             "--enable-namespace-creation",
             "--enable-routes",
             "--export-gateway=linkerd-gateway",
+            "--permit-exports",
             MEMBERS,
             "--probe-address",
             &gateways.address(),
@@ -297,12 +300,40 @@ fn check(kubeconfig: &Path) {
     }
 }
 
+/// The controller permits others two exported Services, and then none.
+async fn permits_come_and_go(source: &ControlPlane) {
+    let kind = GroupVersionKind::gvk("policy.linkerd.io", "v1beta3", "HTTPRoute");
+    let kind = ApiResource::from_gvk(&kind);
+    let routes = Api::<DynamicObject>::namespaced_with(source.client(), NAMESPACE, &kind);
+    let hosts_are = async |expected: Option<&[&str]>| {
+        eventually("the route of the gateway", SOON, async || {
+            let found = routes.get_opt("linkerd-gateway-exports-1").await?;
+            let hosts = found.map(|found| found.data["spec"]["hostnames"].clone());
+            Ok((hosts == expected.map(|hosts| json!(hosts))).then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    let (first, second) = (
+        "first.rbac.svc.cluster.local",
+        "second.rbac.svc.cluster.local",
+    );
+    export(source, "rbac", &web("first", "true")).await;
+    hosts_are(Some(&[first])).await;
+    export(source, "rbac", &web("second", "true")).await;
+    hosts_are(Some(&[first, second])).await;
+    for name in ["first", "second"] {
+        relabel(source, "rbac", name, None).await;
+    }
+    hosts_are(None).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     let alone = alone().await;
     let (source, far) = (&*alone.source, &*alone.far);
     source.install_gateway_api().await.unwrap();
-    let values = "enableNamespaceCreation=true,federation.routes=true,gateway.forward=exported";
+    let values = "enableNamespaceCreation=true,federation.routes=true,gateway.forward=permitted";
     let objects = reinstall(source, &["--set", values]).await;
     may_create_namespaces(source).await;
     // The first leader creates the lease.
@@ -344,6 +375,7 @@ async fn roles_are_sufficient_and_each_verb_in_them_is_used() {
     mirror_in_all_modes(source, far).await;
     in_step(source, "rbac", &[MEMBERS]).await;
     routes_come_and_go(source).await;
+    permits_come_and_go(source).await;
     check(source.kubeconfig());
     delete(far, "rbac", "db").await;
     gone(source, "rbac", "db-0-rbac").await;

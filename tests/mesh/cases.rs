@@ -18,6 +18,7 @@ mod modes;
 mod newcomer;
 mod order;
 mod outages;
+mod permitted;
 mod prefer;
 mod private;
 mod reach;
@@ -199,6 +200,10 @@ const ALONE: &[(&str, Alone)] = &[
     ("moved to a trust domain for each cluster", |place| {
         Box::pin(identities::moved(place))
     }),
+    (
+        "the gateway forwards for the clusters that exports name",
+        |place| Box::pin(permitted::by_cluster(place)),
+    ),
 ];
 
 /// This case runs only if it is chosen by name.

@@ -121,15 +121,20 @@ obsolete keys. As JSON.
 }}
 
 {{- /* What the gateway forwards to. */}}
-{{- $isLimited := and $gateway.enabled (eq $gateway.forward "exported") }}
+{{- $isLimited := and $gateway.enabled (ne $gateway.forward "all") }}
 {{- $hasEnv := hasKey $gateway.deploymentAnnotations "config.linkerd.io/proxy-additional-env" }}
 {{- if and $isLimited (ne $gateway.apiServerAddress "") }}
-  {{- fail "gateway.forward=exported closes the way to the API server that gateway.apiServerAddress opens: leave one out" }}
+  {{- printf "gateway.forward=%s closes the way to the API server that gateway.apiServerAddress opens: leave one out" $gateway.forward | fail }}
 {{- end }}
 {{- if and $isLimited $hasEnv }}
-  {{- fail "with gateway.forward=exported, the controller writes the annotation config.linkerd.io/proxy-additional-env: remove it from gateway.deploymentAnnotations" }}
+  {{- printf "with gateway.forward=%s, the controller writes the annotation config.linkerd.io/proxy-additional-env: remove it from gateway.deploymentAnnotations" $gateway.forward | fail }}
 {{- end }}
-{{- $_ := set $ctx "gatewayLimit" (dict "isKept" $isLimited "isRemoved" (not (or $isLimited $hasEnv))) }}
+{{- $_ := set $ctx "gatewayLimit" (dict
+  "isKept" $isLimited
+  "isRemoved" (not (or $isLimited $hasEnv))
+  "isPermitting" (and $isLimited (eq $gateway.forward "permitted"))
+  "isOpen" (ne $gateway.forward "permitted")
+) }}
 
 {{- /* The API server rejects node ports for Services that are not of type NodePort or LoadBalancer. */}}
 {{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
@@ -231,6 +236,7 @@ obsolete keys. As JSON.
 - --max-writes-per-link={{ toJson $controller.maxWritesPerLink }}
 - --log-level={{ $controller.logLevel }}
 - --log-format={{ $controller.logFormat }}
+- {{ print "--trust-domain=" .values.identityTrustDomain | toJson }}
 - {{ print "--protected-namespaces=" (join "," .values.protectedNamespaces) | toJson }}
 {{- if .values.enableNamespaceCreation }}
 - --enable-namespace-creation
@@ -242,10 +248,13 @@ obsolete keys. As JSON.
 {{- if $controller.takeOverFrom }}
 - {{ print "--take-over-from=" $controller.takeOverFrom | toJson }}
 {{- end }}
-- {{ print "--trust-domain=" .values.identityTrustDomain | toJson }}
 {{- if .gatewayLimit.isKept }}
 - {{ print "--export-gateway=" .values.gateway.name | toJson }}
 - {{ print "--cluster-domain=" .values.clusterDomain | toJson }}
+- {{ print "--identity-namespace=" .values.linkerdNamespace | toJson }}
+{{- end }}
+{{- if .gatewayLimit.isPermitting }}
+- --permit-exports
 {{- end }}
 {{- if $federation.enabled }}
 - {{ print "--federated-service-selector=" $federation.selector | toJson }}

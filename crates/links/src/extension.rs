@@ -143,14 +143,18 @@ fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
     }
     if gateway.is_limited() && !gateway.api_server_address.is_empty() {
         return Err(misuse(
-            "gateway.forward=exported closes the way to the API server that gateway.apiServerAddress opens",
+            format!(
+                "gateway.forward={} closes the way to the API server that gateway.apiServerAddress opens",
+                gateway.forward
+            ),
             "leave one of them out",
         ));
     }
     if gateway.is_limited() && gateway.deployment_annotations.contains_key(ADDITIONAL_ENV) {
         return Err(misuse(
             format!(
-                "with gateway.forward=exported, the controller writes the annotation {ADDITIONAL_ENV}"
+                "with gateway.forward={}, the controller writes the annotation {ADDITIONAL_ENV}",
+                gateway.forward
             ),
             "remove it from gateway.deploymentAnnotations",
         ));

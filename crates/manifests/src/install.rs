@@ -133,6 +133,10 @@ struct GatewayLimit {
     is_kept: bool,
     /// Applying the manifest removes what the controller has written before.
     is_removed: bool,
+    /// The controller says who may use which Service.
+    is_permitting: bool,
+    /// Each meshed workload may use all that the gateway forwards to.
+    is_open: bool,
 }
 
 #[derive(Serialize)]
@@ -248,6 +252,8 @@ fn context<'a>(
         ),
         gateway_limit: GatewayLimit {
             is_kept: gateway.is_limited(),
+            is_permitting: gateway.is_permitting(),
+            is_open: !gateway.is_permitting(),
             is_removed: !gateway.is_limited()
                 && !gateway.deployment_annotations.contains_key(ADDITIONAL_ENV),
         },
@@ -347,6 +353,7 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
         format!("--log-level={}", controller.log_level),
         format!("--log-format={}", controller.log_format),
     ];
+    args.push(format!("--trust-domain={}", values.identity_trust_domain));
     args.push(format!(
         "--protected-namespaces={}",
         values.protected_namespaces().join(",")
@@ -364,10 +371,13 @@ fn controller_args(namespace: &str, values: &Values) -> Vec<String> {
     if !controller.take_over_from.is_empty() {
         args.push(format!("--take-over-from={}", controller.take_over_from));
     }
-    args.push(format!("--trust-domain={}", values.identity_trust_domain));
     if values.gateway.is_limited() {
         args.push(format!("--export-gateway={}", values.gateway.name));
         args.push(format!("--cluster-domain={}", values.cluster_domain));
+        args.push(format!("--identity-namespace={}", values.linkerd_namespace));
+    }
+    if values.gateway.is_permitting() {
+        args.push("--permit-exports".to_owned());
     }
     args.extend(federation_args(&values.federation));
     // Even with one replica, because a rolling update temporarily has two.

@@ -56,7 +56,7 @@ pub struct Mirroring {
     protected_namespaces: Option<Vec<String>>,
     /// Trust domain of the workloads of this cluster, which Services of other clusters name if they are exported to some
     /// clusters only
-    #[arg(long, value_name = "DOMAIN")]
+    #[arg(long, value_name = "DOMAIN", value_parser = args::object_name)]
     trust_domain: Option<String>,
     /// Services of this cluster that join federated Services [default: mirror.linkerd.io/federated=member]
     #[arg(long, value_name = "SELECTOR", value_parser = args::selector)]
@@ -185,6 +185,7 @@ impl Mirroring {
             local_members: members.filter(|_| self.no_local_federation != Some(true)),
             applies_preferences: self.enable_routes.unwrap_or_default(),
             export_gateway: None,
+            permits_exports: false,
         }
     }
 

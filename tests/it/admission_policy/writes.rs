@@ -11,16 +11,27 @@ use crate::support::installation::NAMESPACE;
 pub(super) type Try = (Method, String, Value);
 
 /// Path of the objects of a kind, by plural name, in a namespace.
+///
+/// Routes of Linkerd's own policy are named `policy/httproutes`.
 fn path(kind: &str, namespace: &str) -> String {
-    let group = match kind {
+    let (kind, group) = match kind.split_once('/') {
+        Some((_, "httproutes")) => ("httproutes", "/apis/policy.linkerd.io/v1beta3"),
+        Some((_, kind)) => (kind, "/apis/policy.linkerd.io/v1alpha1"),
+        None => (kind, group_of(kind)),
+    };
+    format!("{group}/namespaces/{namespace}/{kind}")
+}
+
+/// The path of the API of a kind.
+fn group_of(kind: &str) -> &'static str {
+    match kind {
         "endpointslices" => "/apis/discovery.k8s.io/v1",
         "deployments" => "/apis/apps/v1",
         "leases" => "/apis/coordination.k8s.io/v1",
         "httproutes" => "/apis/gateway.networking.k8s.io/v1",
         "tcproutes" => "/apis/gateway.networking.k8s.io/v1alpha2",
         _ => "/api/v1",
-    };
-    format!("{group}/namespaces/{namespace}/{kind}")
+    }
 }
 
 pub(super) fn create(kind: &str, namespace: &str, object: Value) -> Try {

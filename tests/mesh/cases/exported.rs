@@ -64,7 +64,7 @@ const TRIES: &[GatewayTry] = &[
     ("the API server", ("kubernetes.default", 443), None, ["400", REFUSED, REFUSED]),
 ];
 /// Any answer but one of the Service.
-const REFUSED: &str = "refused";
+pub(super) const REFUSED: &str = "refused";
 
 /// All of it.
 pub(super) async fn only_exported(rig: &mut Rig) -> anyhow::Result<Row> {
@@ -78,17 +78,7 @@ pub(super) async fn only_exported(rig: &mut Rig) -> anyhow::Result<Row> {
     let annotate = ["annotate", "service", "bytes", "-n", NAMESPACE];
     let opaque = [&annotate[..], &["config.linkerd.io/opaque-ports=80"]].concat();
     rig.east.plane.kubectl(&opaque).await?;
-    let balancer = Balancer::to(rig.gateway.address)?;
-    let patch = format!("{{\"spec\":{{\"gatewayAddress\":\"{BALANCER}\"}}}}");
-    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
-    let edit = [&["patch"], &link[..], &["--type=merge", "-p", &patch]].concat();
-    rig.west.plane.kubectl(&edit).await?;
-    eventually("mirrors to lead to the load balancer", SOON, async || {
-        let found = rig.slice_addresses(GATED).await?;
-        ensure!(found == [BALANCER.to_string()], "they lead to {found:?}");
-        Ok(Some(()))
-    })
-    .await?;
+    let balancer = balanced(rig).await?;
     let mut said = vec![answers(rig, &rig.gateway, 0).await?];
 
     // The controller of `east` limits its gateway.
@@ -128,6 +118,22 @@ pub(super) async fn only_exported(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(limited),
         told(&said)
     )))
+}
+
+/// Starts a load balancer in front of the gateway, and lets the Link lead to it.
+pub(super) async fn balanced(rig: &Rig) -> anyhow::Result<Balancer> {
+    let balancer = Balancer::to(rig.gateway.address)?;
+    let patch = format!("{{\"spec\":{{\"gatewayAddress\":\"{BALANCER}\"}}}}");
+    let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+    let edit = [&["patch"], &link[..], &["--type=merge", "-p", &patch]].concat();
+    rig.west.plane.kubectl(&edit).await?;
+    eventually("mirrors to lead to the load balancer", SOON, async || {
+        let found = rig.slice_addresses(GATED).await?;
+        ensure!(found == [BALANCER.to_string()], "they lead to {found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    Ok(balancer)
 }
 
 /// Puts the rig right: the gateway forwards to all again.
@@ -172,7 +178,12 @@ async fn others_in(rig: &mut Rig, namespace: &str, number: u8) -> anyhow::Result
 }
 
 /// Creates a Service in front of the Pods of a namespace of `east`, and exports it or not.
-async fn export(rig: &Rig, namespace: &str, name: &str, value: Option<&str>) -> anyhow::Result<()> {
+pub(super) async fn export(
+    rig: &Rig,
+    namespace: &str,
+    name: &str,
+    value: Option<&str>,
+) -> anyhow::Result<()> {
     let mut object = service(
         name,
         "mirror.linkerd.io/exported",
@@ -249,7 +260,7 @@ async fn gateway_with(rig: &mut Rig, annotation: &str) -> anyhow::Result<Pod> {
 
 /// Replaces the gateway's Pod by one of the present template, as Kubernetes does: the new one is ready before the old one
 /// gets no new connections, and only then it ends.
-async fn replace(rig: &mut Rig, balancer: &Balancer) -> anyhow::Result<()> {
+pub(super) async fn replace(rig: &mut Rig, balancer: &Balancer) -> anyhow::Result<()> {
     let next = rig.start_gateway().await?;
     take_over(rig, balancer, next).await
 }

@@ -6,9 +6,13 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Service};
-use kube::{Resource, ResourceExt as _, core::PartialObjectMeta};
-use mirror_core::api::gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use mirror_core::api::{
+    consent::Consent,
+    gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
+    k8s::Service,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -36,6 +40,11 @@ pub struct ExportGateway {
     pub deployment: String,
     /// The domain of this cluster.
     pub domain: String,
+    /// The namespace of Linkerd, which is the same in other clusters: it is a part of identities.
+    pub linkerd_namespace: String,
+    /// Whether it forwards only to exported Services, for the clusters that these are exported to. If not, it forwards to
+    /// all Services of the namespaces.
+    pub permits: bool,
     /// Namespaces in which nothing may be mirrored. Of these, it forwards only to the exported Services.
     pub protected: BTreeSet<String>,
 }
@@ -72,9 +81,18 @@ pub enum ExportChange {
     /// Of the gateway's Deployment.
     Gateway(Event<Deployment>),
     /// Of exported Services.
-    Exported(Event<PartialObjectMeta<Service>>),
+    Exported(Event<Service>),
     /// Of members of federated Services.
-    Members(Event<PartialObjectMeta<Service>>),
+    Members(Event<Service>),
+}
+
+/// What is kept of an exported Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportedService {
+    /// Whether its Pods have names of their own.
+    pub is_headless: bool,
+    /// To which clusters it is exported; `None` if its annotation is invalid.
+    pub consent: Option<Consent>,
 }
 
 /// What to do.
@@ -90,8 +108,8 @@ pub enum Next {
     TooLong(usize),
 }
 
-/// Namespace and name of Services; `None` before the first list.
-type ExportedServices = Option<BTreeSet<(String, String)>>;
+/// Services by namespace and name; `None` before the first list.
+type ExportedServices = Option<BTreeMap<(String, String), ExportedService>>;
 
 /// What is known.
 pub struct Forwarding {
@@ -133,6 +151,16 @@ impl Forwarding {
         }
     }
 
+    /// The exported Services; `None` before they are known.
+    pub fn services(&self) -> Option<BTreeMap<(String, String), ExportedService>> {
+        let (exported, members) = (self.exported.as_ref()?, self.members.as_ref()?);
+        let both = exported.iter().chain(members);
+        Some(
+            both.map(|(id, service)| (id.clone(), service.clone()))
+                .collect(),
+        )
+    }
+
     /// Somebody else has changed the Deployment before the last write, such as its status. Its watch reports that.
     pub fn came_late(&mut self, now: Instant) {
         self.next_write = now + AGAIN;
@@ -146,7 +174,7 @@ impl Forwarding {
         let Some((version, there)) = &self.deployment else {
             return Next::Rest;
         };
-        let services = exported.union(members);
+        let services = exported.keys().chain(members.keys());
         let wanted = services.map(|(namespace, name)| self.gateway.suffix(namespace, name));
         let mut wanted: BTreeSet<String> = wanted.collect();
         // What somebody else has written is replaced at once: the gateway may forward to everything.
@@ -189,18 +217,29 @@ impl Forwarding {
     }
 }
 
-fn update(services: &mut ExportedServices, change: Event<PartialObjectMeta<Service>>) {
+fn update(services: &mut ExportedServices, change: Event<Service>) {
     match change {
         Event::List { objects, .. } => {
-            *services = Some(objects.iter().map(|service| id(&**service)).collect());
+            *services = Some(objects.iter().map(|service| exported(service)).collect());
         }
-        Event::Apply(service) => drop(services.get_or_insert_default().insert(id(&*service))),
-        Event::Delete(service) => drop(services.get_or_insert_default().remove(&id(&*service))),
+        Event::Apply(service) => services
+            .get_or_insert_default()
+            .extend([exported(&service)]),
+        Event::Delete(service) => {
+            let (id, _) = exported(&service);
+            services.get_or_insert_default().remove(&id);
+        }
     }
 }
 
-fn id(service: &impl Resource) -> (String, String) {
-    (service.namespace().unwrap_or_default(), service.name_any())
+fn exported(service: &Service) -> ((String, String), ExportedService) {
+    let metadata = &service.metadata;
+    let id = (metadata.namespace().to_owned(), metadata.name().to_owned());
+    let exported = ExportedService {
+        is_headless: service.is_headless(),
+        consent: Consent::of(|key| metadata.annotations.get(key)).ok(),
+    };
+    (id, exported)
 }
 
 fn read(deployment: &Deployment) -> (String, Option<GatewaySuffixes>) {

@@ -217,6 +217,29 @@ fn limited_gateway_keeps_the_annotation_that_the_controller_writes() {
 }
 
 #[test]
+fn permitting_gateway_has_no_policy_for_all_of_it() {
+    for (level, protocol, is_whole) in [
+        ("all", Value::Null, true),
+        ("exported", Value::Null, true),
+        ("permitted", json!("HTTP/2"), false),
+    ] {
+        let manifest = rendered(|values| values.gateway.forward = level.to_owned());
+        let server = find(&manifest, "Server", "linkerd-gateway").unwrap();
+        assert_eq!(server["spec"]["proxyProtocol"], protocol, "{level}");
+        let whole = find(&manifest, "AuthorizationPolicy", "linkerd-gateway");
+        assert_eq!(whole.is_some(), is_whole, "{level}");
+        for name in ["any-meshed", "source-cluster"] {
+            assert!(
+                manifest.to_yaml().contains(&format!("name: {name}\n")),
+                "{level}"
+            );
+        }
+        let permits = manifest.to_yaml().contains("--permit-exports");
+        assert_eq!(permits, level == "permitted");
+    }
+}
+
+#[test]
 fn network_policy_matches_the_snapshot() {
     let default = rendered(|_| ());
     assert!(find(&default, "NetworkPolicy", l::CONTROLLER_NAME).is_none());

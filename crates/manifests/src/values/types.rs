@@ -100,7 +100,7 @@ group! {
         replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods";
         name "name": String = labels::GATEWAY_NAME.to_owned(), Value(Kind::Name), "Name of its Deployment, Service and ServiceAccount";
         port "port": u16 = 4143, Value(Kind::Port), "Port of mirrored traffic";
-        forward "forward": String = "all".to_owned(), Value(Kind::OneOf(&["all", "exported"])), "Services that it forwards to: all of this cluster, or those of namespaces with an exported Service";
+        forward "forward": String = "all".to_owned(), Value(Kind::OneOf(&["all", "exported", "permitted"])), "Services that it forwards to: all of this cluster, those of namespaces with an exported Service, or only the exported ones, and for the clusters that these are exported to";
         service_type "serviceType": String = "LoadBalancer".to_owned(), Value(Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"])), "Type of its Service";
         node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port of mirrored traffic";
         health_check_node_port "healthCheckNodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port for the load balancer's health checks";
@@ -199,7 +199,12 @@ group! {
 impl GatewayValues {
     /// Whether there is a gateway that forwards only what is exported.
     pub fn is_limited(&self) -> bool {
-        self.enabled && self.forward == "exported"
+        self.enabled && self.forward != "all"
+    }
+
+    /// Whether there is a gateway that forwards exported Services for the clusters that these are exported to.
+    pub fn is_permitting(&self) -> bool {
+        self.enabled && self.forward == "permitted"
     }
 }
 

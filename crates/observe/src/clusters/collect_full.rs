@@ -13,7 +13,7 @@ use client::{
 use futures::future::try_join_all;
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{self as core, Namespace, Pod, Secret},
+    core::v1::{Namespace, Pod, Secret},
     networking::v1::ServiceCIDR,
 };
 use kube::{Api, Client, Resource, api::PartialObjectMeta, core::NamespaceResourceScope};
@@ -21,7 +21,6 @@ use mirror_core::{
     api::{
         k8s::{EndpointSlice, Service},
         labels,
-        metadata::ResourceId,
         route::{Route, RouteKind},
         wire::Wire,
     },
@@ -142,21 +141,6 @@ pub async fn services(
     let mut services: Vec<Service> = services.map(Service::from).collect();
     services.sort_by_cached_key(|service| service.metadata.resource_id());
     Ok(services)
-}
-
-/// The Services that other clusters may mirror or federate, by the usual labels.
-pub async fn exports(client: &Client) -> Known<Vec<ResourceId>> {
-    let api: Api<PartialObjectMeta<core::Service>> = Api::all(client.clone());
-    let (exported, members) = futures::try_join!(
-        list(&api, labels::EXPORTED_ANYHOW),
-        list(&api, labels::FEDERATED_MEMBERS)
-    )?;
-    let all: BTreeSet<_> = exported
-        .iter()
-        .chain(&members)
-        .map(ResourceId::of)
-        .collect();
-    Ok(all.into_iter().collect())
 }
 
 /// The EndpointSlices that a selector matches, of a namespace or of all.

@@ -14,7 +14,7 @@ use futures::{FutureExt as _, StreamExt as _, future::LocalBoxFuture, stream::Fu
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use mirror_core::{
-    api::{k8s::Service, labels, link::LinkerdConfig, metadata::ResourceId},
+    api::{k8s::Service, labels, link::LinkerdConfig},
     mirror::is_through_gateway,
 };
 use tokio::sync::Semaphore;
@@ -24,13 +24,14 @@ use super::{
     certificates::{IssuerCertificate, ProxyCertificates},
     collect::{credentials, kubeconfigs, links},
     collect_full::{
-        OwnObjects, deployments, destination, exports, extension_namespaces, foreign, link_api,
-        own_objects, own_routes, pods, service_range, services,
+        OwnObjects, deployments, destination, extension_namespaces, foreign, link_api, own_objects,
+        own_routes, pods, service_range, services,
     },
     collect_mesh::{self, issuer},
     confinement::confined,
     destination_restart::meshed,
     foreign_endpoints::ForeignEndpoints,
+    gateway_permits::{Export, GatewayPermits, exports, permits},
     leader::{Leaders, leaders},
     own_routes::OwnRoute,
     pod_networks::PodNetworks,
@@ -95,7 +96,8 @@ struct CredentialFacts {
 
 struct ProxyFacts {
     pods: Known<Vec<MeshedPod>>,
-    exports: Known<Vec<ResourceId>>,
+    exports: Known<Vec<Export>>,
+    permits: Known<GatewayPermits>,
     trust_roots: Known<Option<String>>,
     certificates: Known<ProxyCertificates>,
     pod_networks: Known<PodNetworks>,
@@ -237,6 +239,7 @@ impl<'a> Gathering<'a> {
             GatheredFacts::Proxies(facts) => {
                 snapshot.pods = facts.pods;
                 snapshot.exports = facts.exports;
+                snapshot.permits = facts.permits;
                 snapshot.trust_roots = facts.trust_roots;
                 snapshot.certificates = facts.certificates;
                 snapshot.pod_networks = facts.pod_networks;
@@ -463,21 +466,21 @@ async fn proxies(cluster: &Cluster, namespaces: BTreeSet<String>) -> GatheredFac
         let certificates = collect_mesh::of_proxies(client, &all, cluster.deadline).await;
         let addresses: Vec<IpAddr> = all.iter().filter_map(collect_mesh::address).collect();
         let own = own.map(|pods| pods.iter().map(meshed_pod).collect::<Vec<_>>());
-        let mut proxies = own.iter().flatten().filter_map(|pod| pod.proxy.as_ref());
-        let is_limited = proxies.any(|proxy| {
-            proxy
-                .forwards_to
+        let is_limited = |pod: &&MeshedPod| {
+            let to = pod
+                .proxy
                 .as_ref()
-                .is_some_and(|to| !to.are_of_all())
-        });
-        let exports = if is_limited {
-            exports(client).await
-        } else {
-            Ok(Vec::new())
+                .and_then(|proxy| proxy.forwards_to.as_ref());
+            to.is_some_and(|to| !to.are_of_all())
         };
-        (own, exports, addresses, certificates)
+        let limited = own.iter().flatten().find(is_limited);
+        let (exports, permits) = match limited.map(|pod| &pod.id.namespace) {
+            Some(namespace) => futures::join!(exports(client), permits(client, namespace)),
+            None => (Ok(Vec::new()), Ok(GatewayPermits::default())),
+        };
+        (own, (exports, permits), addresses, certificates)
     };
-    let ((pods, exports, own, certificates), trust_roots, networks) = futures::join!(
+    let ((pods, (exports, permits), own, certificates), trust_roots, networks) = futures::join!(
         of_pods,
         trust_roots(client, linkerd),
         collect_mesh::of_nodes(client)
@@ -485,6 +488,7 @@ async fn proxies(cluster: &Cluster, namespaces: BTreeSet<String>) -> GatheredFac
     GatheredFacts::Proxies(Box::new(ProxyFacts {
         pods,
         exports,
+        permits,
         trust_roots,
         certificates,
         pod_networks: networks.map(|networks| PodNetworks { networks, own }),
@@ -521,6 +525,7 @@ fn nothing_known(cluster: &Cluster, now: Timestamp, version: &str) -> FullSnapsh
         range: not_read(),
         pods: not_read(),
         exports: not_read(),
+        permits: not_read(),
         destination: not_read(),
         trust_roots: not_read(),
         issuer: not_read(),

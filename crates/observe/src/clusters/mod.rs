@@ -20,6 +20,7 @@ pub mod destination_restart;
 pub mod fixtures;
 pub mod foreign_endpoints;
 pub mod gateway_clients;
+pub mod gateway_permits;
 pub mod gather;
 pub mod history;
 pub mod kube_context;

@@ -25,6 +25,7 @@ use mirror_core::api::{
 use super::{
     certificates::{IssuerCertificate, ProxyCertificates},
     foreign_endpoints::ForeignEndpoints,
+    gateway_permits::{Export, GatewayPermits},
     leader::{Leader, Leaders},
     misspelled::ServiceLabels,
     own_routes::OwnRoute,
@@ -314,7 +315,9 @@ pub struct FullSnapshot {
     /// Meshed pods of the extension's namespaces and of the Links' namespaces.
     pub pods: Known<Vec<MeshedPod>>,
     /// Services that other clusters may mirror; empty if the gateway forwards to all anyway.
-    pub exports: Known<Vec<ResourceId>>,
+    pub exports: Known<Vec<Export>>,
+    /// What the policy of a gateway permits that does not forward to all.
+    pub permits: Known<GatewayPermits>,
     /// The credentials of Linkerd's destination controller.
     pub destination: Known<Destination>,
     /// Trust anchors for proxies, PEM; `None` if the ConfigMap does not exist.
@@ -421,6 +424,8 @@ pub struct Workload {
     pub applies_preferences: bool,
     /// The Deployment of the gateway, if it forwards only what is exported.
     pub export_gateway: Option<String>,
+    /// Whether the gateway permits only exported Services, and only for the clusters that these are exported to.
+    pub permits_exports: bool,
     /// What happened to it.
     pub history: Vec<Happened>,
 }

@@ -65,6 +65,8 @@ pub struct ControllerSettings {
     pub applies_preferences: bool,
     /// The Deployment of the gateway, if it forwards only what is exported.
     pub export_gateway: Option<String>,
+    /// Whether the gateway permits only exported Services, and only for the clusters that these are exported to.
+    pub permits_exports: bool,
 }
 
 impl Default for ControllerSettings {
@@ -73,6 +75,7 @@ impl Default for ControllerSettings {
             local_members: Some(labels::FEDERATED_MEMBERS.to_owned()),
             applies_preferences: false,
             export_gateway: None,
+            permits_exports: false,
         }
     }
 }
@@ -107,6 +110,7 @@ pub fn workload(deployment: &Deployment, parse: ParseArgs) -> Workload {
         local_members: settings.local_members,
         applies_preferences: settings.applies_preferences,
         export_gateway: settings.export_gateway,
+        permits_exports: settings.permits_exports,
         history: history("Deployment", deployment),
     }
 }

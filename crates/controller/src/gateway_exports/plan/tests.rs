@@ -14,15 +14,15 @@ struct Scene {
     version: u32,
 }
 
-fn service(id: &str) -> std::sync::Arc<PartialObjectMeta<Service>> {
+fn service(id: &str) -> std::sync::Arc<Service> {
     let (namespace, name) = id.split_once('/').unwrap();
-    let metadata = json!({ "metadata": { "namespace": namespace, "name": name } });
-    serde_json::from_value::<PartialObjectMeta<Service>>(metadata)
-        .unwrap()
-        .into()
+    let mut service = Service::default();
+    service.metadata.namespace = Some(namespace.into());
+    service.metadata.name = Some(name.into());
+    service.into()
 }
 
-fn list(ids: &[&str]) -> Event<PartialObjectMeta<Service>> {
+fn list(ids: &[&str]) -> Event<Service> {
     Event::List {
         objects: ids.iter().map(|id| service(id)).collect(),
         omitted: Omitted::default(),
@@ -45,6 +45,8 @@ impl Scene {
             namespace: "mc".to_owned(),
             deployment: "gateway".to_owned(),
             domain: "cluster.local".to_owned(),
+            linkerd_namespace: "linkerd".to_owned(),
+            permits: false,
             protected: ["kube-system".to_owned()].into(),
         };
         Self {

@@ -1,14 +1,20 @@
 //! Checks of the gateway of this cluster: what it forwards to.
 
 use hints::prose::listed;
-use mirror_core::api::gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes};
+use mirror_core::api::{
+    gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
+    labels::EXPORT_TO,
+};
 
 use super::{
     proxies::is_gone,
     rule::{INSTALL_AGAIN, Verdict},
 };
 use crate::{
-    clusters::snapshot::{FullSnapshot, MeshedPod},
+    clusters::{
+        gateway_permits::{Export, GatewayPermits, WHOLE},
+        snapshot::{FullSnapshot, MeshedPod},
+    },
     finding::Finding,
 };
 
@@ -53,7 +59,7 @@ pub fn forwards(snapshot: &FullSnapshot) -> Verdict {
                  Linkerd before edge-26.4.3 ignore the annotation {ADDITIONAL_ENV}"
             ));
         }
-        let missing = exports.iter();
+        let missing = exports.iter().map(|export| &export.id);
         let missing = missing.filter(|of| !suffixes.have(&of.namespace, &of.name));
         let missing: Vec<String> = missing.map(ToString::to_string).collect();
         (!missing.is_empty()).then(|| {
@@ -66,7 +72,15 @@ pub fn forwards(snapshot: &FullSnapshot) -> Verdict {
         &[&controller.id.namespace, gateway],
     );
     let problems = problems.map(|problem| Finding::from(problem).fixed_by(&follow));
-    let problems: Vec<Finding> = problems.collect();
+    let mut problems: Vec<Finding> = problems.collect();
+    if controller.permits_exports {
+        match &snapshot.permits {
+            Ok(permits) => problems.extend(permitted(permits, exports)),
+            Err(why) => {
+                problems.push(format!("cannot read the policy of the gateway: {why}").into())
+            }
+        }
+    }
     if problems.is_empty() {
         let some = match first.to_string() {
             none if none.is_empty() => {
@@ -74,7 +88,41 @@ pub fn forwards(snapshot: &FullSnapshot) -> Verdict {
             }
             some => format!("it forwards only to {some}"),
         };
-        return Verdict::PassWith(vec![some]);
+        let level = controller.permits_exports.then(|| {
+            "it permits only exported Services, and only the clusters that these are exported to".to_owned()
+        });
+        return Verdict::PassWith([some].into_iter().chain(level).collect());
     }
     Verdict::Warn(problems)
+}
+
+/// What the policy of the gateway does not permit as exports say, and what it cannot permit.
+fn permitted(permits: &GatewayPermits, exports: &[Export]) -> Vec<Finding> {
+    let named = |which: &dyn Fn(&&Export) -> bool| {
+        let ids = exports
+            .iter()
+            .filter(which)
+            .map(|export| export.id.to_string());
+        let ids: Vec<String> = ids.collect();
+        (!ids.is_empty()).then(|| listed(&ids, 3))
+    };
+    let whole = permits.is_whole.then(|| {
+        format!(
+            "the AuthorizationPolicy {WHOLE} permits all that the gateway forwards to, exported or not; the controller deletes \
+             it once all exported Services have a route"
+        )
+    });
+    let missing = named(&|export| export.consent.is_some() && !permits.have(&export.id));
+    let missing =
+        missing.map(|ids| format!("the gateway has no route for {ids}, so it answers with 404"));
+    let unclear = named(&|export| export.consent.is_none());
+    let unclear = unclear.map(|ids| {
+        format!("{ids}: the annotation {EXPORT_TO} is invalid, so no cluster may use it")
+    });
+    let opaque = named(&|export| export.is_opaque);
+    let opaque = opaque.map(|ids| {
+        format!("{ids}: opaque ports are not forwarded with gateway.forward=permitted, because no route can name them")
+    });
+    let all = [whole, missing, unclear, opaque];
+    all.into_iter().flatten().map(Finding::from).collect()
 }

@@ -11,8 +11,8 @@ mod identities;
 mod remedies;
 
 use mirror_core::api::{
-    gateway_suffixes::GatewaySuffixes, k8s::EndpointSlice, labels, link::LinkerdConfig,
-    metadata::ResourceId, tls::InsecureTls,
+    consent::Consent, gateway_suffixes::GatewaySuffixes, k8s::EndpointSlice, labels,
+    link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
 };
 
 use self::{
@@ -25,6 +25,7 @@ use crate::clusters::{
     fixtures::route,
     fixtures::{A, B},
     foreign_endpoints::{EndpointsSource, ForeignEndpoints},
+    gateway_permits::{Export, GatewayPermits},
     leader::{Leader, Leaders},
     misspelled::{ServiceLabels, tests::labelled},
     pod_networks::PodNetworks,
@@ -258,7 +259,11 @@ fn well() -> FullSnapshot {
             }),
             ..MeshedPod::default()
         }]),
-        exports: Ok(vec![ResourceId::new("shop", "web")]),
+        exports: Ok(vec![cases::export()]),
+        permits: Ok(GatewayPermits {
+            is_whole: false,
+            hosts: ["web.shop.svc.cluster.local".to_owned()].into(),
+        }),
         destination: Ok(Destination {
             namespace: "linkerd".into(),
             credentials: BTreeMap::from([("east".to_owned(), LinkerdCredentials::default())]),

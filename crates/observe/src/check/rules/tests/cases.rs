@@ -161,6 +161,12 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("gateway forwards to what it should", |f| { forward(f, Some("gw"), ""); f.exports = Ok(vec![]); }, None, ""),
     ("gateway forwards to what it should", |f| forward(f, Some("gw"), "svc.cluster.local."), Some(Level::Warning), "forwards to all Services of this cluster, exported or not, until it is replaced. Versions of Linkerd before edge-26.4.3"),
     ("gateway forwards to what it should", |f| forward(f, Some("gw"), "team.svc.cluster.local."), Some(Level::Warning), "does not forward to shop/web, which other clusters may use, until it is replaced: run `kubectl -n linkerd-multicluster rollout status deployment/gw`"),
+    ("gateway forwards to what it should", |f| permitting(f, |_, _| ()), None, ""),
+    ("gateway forwards to what it should", |f| permitting(f, |to, _| to.is_whole = true), Some(Level::Warning), "the AuthorizationPolicy linkerd-gateway permits all that the gateway forwards to, exported or not"),
+    ("gateway forwards to what it should", |f| permitting(f, |to, _| to.hosts.clear()), Some(Level::Warning), "the gateway has no route for shop/web, so it answers with 404"),
+    ("gateway forwards to what it should", |f| permitting(f, |to, of| { to.hosts.clear(); of.consent = None; }), Some(Level::Warning), "shop/web: the annotation multicluster.linkerd.io/export-to is invalid, so no cluster may use it"),
+    ("gateway forwards to what it should", |f| permitting(f, |_, of| of.is_opaque = true), Some(Level::Warning), "shop/web: opaque ports are not forwarded with gateway.forward=permitted"),
+    ("gateway forwards to what it should", |f| { permitting(f, |_, _| ()); f.permits = no(); }, Some(Level::Warning), "cannot read the policy of the gateway: refused"),
     ("gateway forwards to what it should", |f| { forward(f, Some("gw"), "team.svc.cluster.local."); f.exports = no(); }, Some(Level::Warning), "cannot list exported Services: refused"),
     ("preferences of federated services are applied", |f| f.local_members = no(), Some(Level::Warning), "cannot list the local members: refused"),
     ("preferences of federated services are applied", |f| prefer(f, "north=20,local=80", ""), Some(Level::Warning), "Service shop/web-federated prefers north, which has no Link (linked: east); create one: run `linkerd-mc link`"),
@@ -351,6 +357,26 @@ fn permit(snapshot: &mut FullSnapshot, rule: AccessRule) {
 fn second(snapshot: &mut FullSnapshot, name: &str, component: &str, cluster: Option<&str>) {
     let second = deployment(name, component, cluster);
     snapshot.deployments.as_mut().unwrap().push(second);
+}
+
+/// The exported Service.
+pub fn export() -> Export {
+    Export {
+        id: ResourceId::new("shop", "web"),
+        is_opaque: false,
+        consent: Some(Consent::All),
+    }
+}
+
+/// The gateway permits only exported Services, or should.
+pub fn permitting(
+    snapshot: &mut FullSnapshot,
+    change: impl FnOnce(&mut GatewayPermits, &mut Export),
+) {
+    forward(snapshot, Some("gw"), "shop.svc.cluster.local.");
+    ours(snapshot).permits_exports = true;
+    let export = &mut snapshot.exports.as_mut().unwrap()[0];
+    change(snapshot.permits.as_mut().unwrap(), export);
 }
 
 /// Sets what the gateway should forward to, and what it forwards to.

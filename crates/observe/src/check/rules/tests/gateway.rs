@@ -1,6 +1,9 @@
 //! What the check of the gateway says when all is well.
 
-use super::{cases::forward, *};
+use super::{
+    cases::{forward, permitting},
+    *,
+};
 
 #[test]
 fn check_of_the_gateway_says_what_it_forwards_to() {
@@ -33,4 +36,12 @@ fn check_of_the_gateway_says_what_it_forwards_to() {
     ] {
         assert_eq!(described(should, suffixes), said);
     }
+    let mut snapshot = well();
+    permitting(&mut snapshot, |_, _| ());
+    let found = find(&evaluate(&snapshot), "gateway forwards to what it should")
+        .unwrap()
+        .clone();
+    let level =
+        "it permits only exported Services, and only the clusters that these are exported to";
+    assert!(found.description.contains(level), "{}", found.description);
 }
