@@ -10,11 +10,12 @@ use std::process::ExitCode;
 
 use observe::diagnose::report;
 
-pub use self::args::Diagnose;
-use self::{
-    reader::{PathReader, source},
-    view::text,
+pub use self::{
+    args::{Called, Diagnose},
+    overview::timeline,
+    reader::PathReader,
 };
+use self::{reader::source, view::text};
 use super::common::{args::Global, output, wait::spin};
 
 /// Runs the command. Exit code 1 if a layer is broken, or without a Service, if anything is.

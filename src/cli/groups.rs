@@ -9,7 +9,15 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("Set up", &["install", "link", "unlink", "fleet"]),
     (
         "Look",
-        &["status", "check", "diagnose", "traffic", "plan", "gather"],
+        &[
+            "status",
+            "dashboard",
+            "check",
+            "diagnose",
+            "traffic",
+            "plan",
+            "gather",
+        ],
     ),
     ("Maintain", &["rotate", "drain"]),
 ];

@@ -6,6 +6,7 @@ mod canary;
 mod check;
 mod common;
 mod completions;
+mod dashboard;
 mod diagnose;
 #[cfg(test)]
 mod documents;
@@ -86,6 +87,7 @@ enum Command {
     Diagnose(diagnose::Diagnose),
     Gateways(gateways::Gateways),
     Status(status::StatusArgs),
+    Dashboard(dashboard::DashboardArgs),
     Traffic(traffic::TrafficArgs),
     Gather(gather::GatherArgs),
     Verify(Box<verify::VerifyArgs>),
@@ -159,6 +161,7 @@ impl Command {
             | Self::Diagnose(_)
             | Self::Gateways(_)
             | Self::Status(_)
+            | Self::Dashboard(_)
             | Self::Traffic(_)
             | Self::Gather(_)
             | Self::Canary(_)
@@ -176,7 +179,7 @@ pub fn command() -> clap::Command {
             command.mut_subcommand(name, complete::with_namespaces)
         });
     // In `install`, -f is --values.
-    ["status", "check", "drain", "rotate"]
+    ["status", "check", "dashboard", "drain", "rotate"]
         .into_iter()
         .fold(command, |command, name| {
             command.mut_subcommand(name, |sub| sub.mut_arg("file", |file| file.short('f')))
@@ -261,6 +264,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
         Command::Diagnose(args) => return block_on(diagnose::run(&cli.global, args)),
         Command::Gateways(args) => return block_on(gateways::run(&cli.global, args)),
         Command::Status(args) => return block_on(status::run(&cli.global, args)),
+        Command::Dashboard(args) => return block_on(dashboard::run(&cli.global, args)),
         Command::Gather(args) => {
             return block_on(gather::run(&cli.global, args, settings_of));
         }

@@ -7,7 +7,6 @@ mod fleet;
 #[cfg(test)]
 mod fleet_tests;
 mod matrix;
-mod services;
 mod view;
 mod watch;
 
@@ -22,7 +21,10 @@ use observe::clusters::{
     topology::Topology,
 };
 
-pub use self::args::StatusArgs;
+pub use self::{
+    args::StatusArgs,
+    ask::{ask_links, not_running_in, services_of},
+};
 use self::{
     args::{Goal, StatusFormat},
     ask::ask,

@@ -11,10 +11,10 @@ use futures::future::join_all;
 use hints::hint::fail;
 use tokio::time::{Instant, sleep_until};
 
-pub use self::args::TrafficArgs;
-use self::{
-    observe::Observer,
-    view::{TrafficView, frame},
+use self::view::{TrafficView, frame};
+pub use self::{
+    args::TrafficArgs,
+    observe::{Observation, Observer},
 };
 use super::common::{
     args::Global,

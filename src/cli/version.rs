@@ -77,7 +77,7 @@ pub struct ControllerVersion {
     /// Its image.
     image: Option<String>,
     /// Why it is not known.
-    error: Option<String>,
+    pub error: Option<String>,
 }
 
 const CLIENT: ClientVersion = ClientVersion {

@@ -22,7 +22,7 @@ use crate::support::{
 /// Commands that a shell runs before each example of a command, or before the first one if it is in [`READS`]. The current
 /// context is `west` unless these commands change it.
 #[rustfmt::skip]
-const BEFORE: [(&str, &str); 15] = [
+const BEFORE: [(&str, &str); 16] = [
     ("install", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("link", "mkdir -p handed/west; linkerd-mc --context east link-gen --cluster-name east > handed/west/east.yaml"),
     ("allow", "kubectl config use-context east; kubectl -n linkerd-multicluster delete serviceaccount,secret --ignore-not-found west west-token"),
@@ -36,15 +36,23 @@ const BEFORE: [(&str, &str); 15] = [
     ("diagnose", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done; kubectl -n default get pod client-0 || kubectl -n default run client-0 --image none --overrides '{\"spec\":{\"automountServiceAccountToken\":false}}'"),
     ("check", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml; kubectl --context east delete service web --ignore-not-found; while kubectl --context west get service web-east; do sleep 0.1; done; for context in east west; do echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context $context apply -f -; kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("fleet", "kubectl --context west -n linkerd-multicluster patch link east --type merge -p '{\"spec\":{\"excludedLabels\":null}}' || true; for c in east west; do kubectl --context $c -n linkerd create deployment linkerd-destination --image none --replicas 0 || true; kubectl --context $c -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'; done; printf 'name: example\\nid: docs\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
+    ("dashboard", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("verify", "linkerd-mc link --target east --source west; echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context west apply -f -"),
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
 
 /// Commands that leave the clusters as they are, so that what the first example needs is there for the next ones too.
-const READS: [&str; 5] = ["status", "traffic", "diagnose", "check", "verify"];
+const READS: [&str; 6] = [
+    "status",
+    "traffic",
+    "dashboard",
+    "diagnose",
+    "check",
+    "verify",
+];
 
 /// Replacements in examples: the text, what is run instead, and why.
-const OTHERWISE: [(&str, &str, &str); 4] = [
+const OTHERWISE: [(&str, &str, &str); 5] = [
     (
         "/usr/local/share/man/man1",
         "man1",
@@ -54,6 +62,11 @@ const OTHERWISE: [(&str, &str, &str); 4] = [
         "linkerd-mc --context west run-controller",
         "timeout --foreground --preserve-status 3 linkerd-mc --context west run-controller",
         "it runs for ever, and without --foreground it could get the signal twice, which ends it at once",
+    ),
+    (
+        "linkerd-mc dashboard",
+        "timeout --foreground --preserve-status 3 linkerd-mc dashboard",
+        "the page is there until it is interrupted",
     ),
     (
         "--admin-addr 127.0.0.1:9999",

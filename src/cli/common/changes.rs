@@ -17,7 +17,7 @@ const TOGETHER: Duration = Duration::from_millis(200);
 /// Maximum time that changes are waited for together: many Links may change all the time.
 const AT_MOST: Duration = Duration::from_secs(1);
 /// Interval of looks without a change of a Link: ages grow, and mirrors get endpoints.
-const REDRAW: Duration = Duration::from_secs(5);
+pub const REDRAW: Duration = Duration::from_secs(5);
 
 /// Something that yields whenever a Link may have changed.
 pub type LinkChanges = Pin<Box<dyn Stream<Item = ()> + Send>>;
@@ -38,10 +38,15 @@ pub fn link_changes<'c>(clusters: impl IntoIterator<Item = &'c Cluster>) -> Link
 /// Waits for the next change, but no longer than [`REDRAW`], and then for those that come with it, but no longer than
 /// [`AT_MOST`].
 pub async fn next_change(changes: &mut LinkChanges) {
-    match timeout(REDRAW, changes.next()).await {
+    next_change_within(changes, REDRAW).await;
+}
+
+/// The same for those who look again after another time.
+pub async fn next_change_within(changes: &mut LinkChanges, redraw: Duration) {
+    match timeout(redraw, changes.next()).await {
         Err(_) => {}
         // There is no cluster to watch.
-        Ok(None) => sleep(REDRAW).await,
+        Ok(None) => sleep(redraw).await,
         Ok(Some(())) => {
             let together =
                 async { while let Ok(Some(())) = timeout(TOGETHER, changes.next()).await {} };

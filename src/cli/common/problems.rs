@@ -18,13 +18,13 @@ pub fn called(edge: &Edge, links: &[Edge]) -> String {
     format!("{cluster} ({}/{})", edge.link.namespace, edge.link.name)
 }
 
-/// The beginning of a line about a Link. If there are `several` clusters, it names the Link's own.
-pub fn about(edge: &Edge, links: &[Edge], several: bool) -> String {
+/// What a Link is called. If there are `several` clusters, this names the Link's own.
+fn named(edge: &Edge, links: &[Edge], several: bool) -> String {
     let name = called(edge, links);
     if several {
-        format!("{} → {name}: ", edge.source)
+        format!("{} → {name}", edge.source)
     } else {
-        format!("{name}: ")
+        name
     }
 }
 
@@ -35,6 +35,16 @@ pub fn notes(
     several: bool,
     is_wanted: impl Fn(&Edge, &Finding) -> bool,
 ) -> Vec<String> {
+    let found = findings(topology, several, is_wanted);
+    found.iter().map(Finding::told).collect()
+}
+
+/// The same as findings, each about its Link or its cluster.
+pub fn findings(
+    topology: &Topology,
+    several: bool,
+    is_wanted: impl Fn(&Edge, &Finding) -> bool,
+) -> Vec<Finding> {
     let mut silent = BTreeSet::new();
     let (mut silences, mut others) = (Vec::new(), Vec::new());
     for edge in &topology.links {
@@ -42,11 +52,15 @@ pub fn notes(
             if finding.is_consequence || !is_wanted(edge, finding) {
                 continue;
             }
+            let finding = finding.clone();
             if finding.cause != Some(Cause::ControllerDown) {
-                others.push(about(edge, &topology.links, several) + &finding.told());
+                others.push(finding.of(&named(edge, &topology.links, several)));
             } else if silent.insert((&edge.source, &edge.link.namespace)) {
-                let of = several.then(|| format!("{}: ", edge.source));
-                silences.push(of.unwrap_or_default() + &finding.told());
+                silences.push(if several {
+                    finding.of(&edge.source)
+                } else {
+                    finding
+                });
             }
         }
     }

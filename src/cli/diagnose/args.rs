@@ -72,7 +72,7 @@ pub struct Diagnose {
 }
 
 /// Where Linkerd's controllers are asked. Without an address, by a port-forward to a Pod of `linkerd-destination`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct LinkerdAddresses {
     /// Address of Linkerd's destination controller, if there can be no port-forward to its Pod
     #[arg(long, value_name = "HOST:PORT", requires_all = ["linkerd_policy", "from"], value_parser = controller_address)]
@@ -83,6 +83,25 @@ pub struct LinkerdAddresses {
     /// The same for the policy controller of the target cluster
     #[arg(long, value_name = "HOST:PORT", requires = "target", value_parser = controller_address)]
     pub target_linkerd_policy: Option<String>,
+}
+
+impl Diagnose {
+    /// Those for a Service alone.
+    pub fn of_service(service: ResourceId, request_timeout: Duration) -> Self {
+        Self {
+            service: Some(Called {
+                service,
+                port: None,
+            }),
+            from: None,
+            target: None,
+            cluster_name: None,
+            linkerd: LinkerdAddresses::default(),
+            watch: false,
+            output: OutputFormat::Text,
+            request_timeout,
+        }
+    }
 }
 
 impl LinkerdAddresses {

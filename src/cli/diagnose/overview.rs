@@ -26,7 +26,7 @@ use super::{
     view::fitted,
 };
 use crate::cli::common::{
-    args::Global, output, problems::called, table::terminal_width, timeline, wait::spin,
+    args::Global, output, problems::called, table::terminal_width, timeline as happened, wait::spin,
 };
 
 /// Time between the two samples of the proxies.
@@ -70,13 +70,13 @@ pub async fn run(global: &Global, args: &Diagnose) -> anyhow::Result<ExitCode> {
             return report;
         }
         let whole = overview.whole_timeline();
-        report + &timeline::text(&whole, timing::now(), terminal_width())
+        report + &happened::text(&whole, timing::now(), terminal_width())
     })?)?;
     Ok(output::exit_code(overview.is_broken()))
 }
 
 /// What happened to the Links, and to the controllers and gateways in their namespaces.
-async fn timeline(name: &str, cluster: &Cluster, snapshot: &ClusterSnapshot) -> Timeline {
+pub async fn timeline(name: &str, cluster: &Cluster, snapshot: &ClusterSnapshot) -> Timeline {
     let mut query = HistoryQuery::default();
     for namespace in namespaces(&snapshot.links) {
         query.events_of(&namespace, [""]);

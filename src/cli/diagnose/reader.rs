@@ -80,6 +80,28 @@ impl<'a> PathReader<'a> {
         })
     }
 
+    /// Of a Service of this cluster, which has its own flags.
+    pub fn of_cluster(
+        global: &Global,
+        args: &'a Diagnose,
+        source: Cluster,
+        called: Called,
+    ) -> Self {
+        let commands = Commands {
+            source: source.flags.clone(),
+            source_context: Some(source.name.clone()),
+            ..commands(global, args)
+        };
+        Self {
+            args,
+            called,
+            from: None,
+            source,
+            target: None,
+            commands,
+        }
+    }
+
     /// Reads all that is needed, and judges it. What happened is only read for a text if something is wrong.
     pub async fn diagnose(&self) -> anyhow::Result<Diagnosis> {
         let path = self.read().await?;

@@ -5,7 +5,10 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use hints::hint::misuse;
-use observe::clusters::link_summary::{LinkCondition, LinkSummary};
+use observe::clusters::{
+    link_summary::{LinkCondition, LinkSummary},
+    service_rows::ServiceFilter,
+};
 
 use crate::cli::{
     common::{
@@ -143,15 +146,6 @@ impl StatusArgs {
         }
         Ok(())
     }
-}
-
-/// Which Services are shown; `None` is all.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceFilter {
-    pub cluster: Option<String>,
-    pub namespace: Option<String>,
-    /// A name in this cluster or in a target cluster.
-    pub name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

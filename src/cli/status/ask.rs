@@ -13,16 +13,13 @@ use observe::clusters::{
     credentials::problems,
     kube_context::{KubeContext, side_by_side},
     misspelled::{misspelled, unlinked},
+    service_rows::{ServiceFilter, ServiceRow, rows},
     snapshot::{ClusterSnapshot, Destination, Known, LinkSnapshot},
     target::labels_of,
     topology::Topology,
 };
 
-use super::{
-    args::{ServiceFilter, StatusArgs},
-    services::{ServiceRow, rows},
-    view::StatusView,
-};
+use super::{args::StatusArgs, view::StatusView};
 use crate::cli::common::contexts::refuse_silence;
 
 /// Maximum number of Links of a cluster whose targets are asked for misspelled labels.
@@ -57,8 +54,7 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
         hints.extend(not_running_in(contexts, &snapshots).await);
         hints.extend(misspelled_in(args, contexts, &snapshots, services.as_deref()).await);
     }
-    let mut topology = Topology::of(&snapshots);
-    note_credentials(&mut topology, &snapshots, &destinations, timing::now());
+    let topology = judged(&snapshots, &destinations);
     // Filters last: all Links are needed to find one-way Links.
     let topology = match &args.cluster_name {
         Some(cluster) => only(topology, cluster),
@@ -69,6 +65,21 @@ pub async fn ask(args: &StatusArgs, contexts: &[KubeContext]) -> anyhow::Result<
         services,
         hints,
     })
+}
+
+/// Reads the Links of all clusters, without an error for one that does not answer.
+pub async fn ask_links(contexts: &[KubeContext]) -> (Vec<ClusterSnapshot>, Topology) {
+    let snapshots = snapshots_of(contexts, Depth::Credentials).await;
+    let destinations = destinations_of(contexts, &snapshots).await;
+    let topology = judged(&snapshots, &destinations);
+    (snapshots, topology)
+}
+
+/// The topology of these clusters, with the problems of the credentials of each Link.
+fn judged(snapshots: &[ClusterSnapshot], destinations: &[Known<Destination>]) -> Topology {
+    let mut topology = Topology::of(snapshots);
+    note_credentials(&mut topology, snapshots, destinations, timing::now());
+    topology
 }
 
 /// Whether the user has no right to list Links, and the cluster answers.
@@ -91,7 +102,10 @@ fn only(topology: Topology, cluster: &str) -> Topology {
 }
 
 /// Why no controller runs where none has reported: the most likely first failure of an installation.
-async fn not_running_in(contexts: &[KubeContext], snapshots: &[ClusterSnapshot]) -> Vec<String> {
+pub async fn not_running_in(
+    contexts: &[KubeContext],
+    snapshots: &[ClusterSnapshot],
+) -> Vec<String> {
     let mut said = Vec::new();
     for (context, snapshot) in contexts.iter().zip(snapshots) {
         let Ok(cluster) = &context.client else {
@@ -196,7 +210,8 @@ async fn ask_services(
     Ok(answers?.into_iter().flatten().collect())
 }
 
-async fn services_of(
+/// The Services of one cluster that are wanted.
+pub async fn services_of(
     name: &str,
     client: kube::Client,
     links: &[LinkSnapshot],

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mirror_core::api::conditions::CREDENTIALS_EXPIRING;
 use observe::clusters::{
     collect::{Depth, snapshots_of},
     kube_context::KubeContext,
+    link_state::LinkState,
     link_summary::LinkSummary,
     snapshot::ClusterSnapshot,
 };
@@ -25,33 +25,12 @@ pub async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> FleetReport
     FleetReport::of(fleet, &snapshots, &versions.collect())
 }
 
-/// How a link is doing, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum FleetLinkState {
-    /// There is no Link.
-    Missing,
-    NotReady,
-    /// It is ready, and its gateway does not answer.
-    DeadGateway,
-    /// Nobody reports it now.
-    Old,
-    /// Its source cluster was not read, or its controller has not reported.
-    Unknown,
-    /// Its credentials expire soon, or have expired.
-    Expiring,
-    /// Some Services are not mirrored.
-    Incomplete,
-    Drained,
-    Ready,
-}
-
 /// A link of the file, and how it is doing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LinkReport {
     pub source: String,
     pub target: String,
-    pub state: FleetLinkState,
+    pub state: LinkState,
     /// What is wrong, if something is.
     pub problem: Option<String>,
 }
@@ -108,7 +87,7 @@ impl FleetReport {
 
     /// Whether something has to be looked at.
     pub fn has_problems(&self) -> bool {
-        let has_failed = |link: &LinkReport| link.state < FleetLinkState::Expiring;
+        let has_failed = |link: &LinkReport| link.state < LinkState::Expiring;
         self.clusters.iter().any(|cluster| cluster.error.is_some())
             || self.links.iter().any(has_failed)
     }
@@ -119,45 +98,15 @@ fn state(
     snapshot: Option<&ClusterSnapshot>,
     namespace: &str,
     target: &str,
-) -> (FleetLinkState, Option<String>) {
+) -> (LinkState, Option<String>) {
     let Some(Ok(links)) = snapshot.map(|snapshot| &snapshot.links) else {
-        return (FleetLinkState::Unknown, None); // the cluster says why
+        return (LinkState::Unknown, None); // the cluster says why
     };
     let found = links
         .iter()
         .find(|link| link.cluster() == target && link.namespace() == namespace);
     let (Some(link), Some(snapshot)) = (found, snapshot) else {
-        return (FleetLinkState::Missing, Some("there is no Link".to_owned()));
+        return (LinkState::Missing, Some("there is no Link".to_owned()));
     };
-    let summary = LinkSummary::in_cluster(link, snapshot);
-    let expiring = link.problem_condition(CREDENTIALS_EXPIRING);
-    let said = |message: Option<&str>, or: &str| Some(message.unwrap_or(or).to_owned());
-    let message = summary.message.as_deref();
-    let gateway = summary.gateway.as_ref();
-    match summary.ready {
-        Some(false) => (FleetLinkState::NotReady, said(message, "it is not ready")),
-        None => (
-            FleetLinkState::Unknown,
-            said(message, "the controller has not reported it"),
-        ),
-        Some(true) if summary.is_old() => {
-            let why = "no controller is active, so this is old";
-            (FleetLinkState::Old, Some(why.to_owned()))
-        }
-        Some(true) if gateway.is_some_and(|gateway| gateway.alive == Some(false)) => (
-            FleetLinkState::DeadGateway,
-            said(message, "its gateway does not answer"),
-        ),
-        Some(true) => {
-            if let Some((_, message)) = expiring {
-                (FleetLinkState::Expiring, Some(message.to_owned()))
-            } else if let Some(unmirrored) = summary.unmirrored() {
-                (FleetLinkState::Incomplete, Some(unmirrored))
-            } else if let Some(until) = summary.drained {
-                (FleetLinkState::Drained, Some(format!("drained {until}")))
-            } else {
-                (FleetLinkState::Ready, None)
-            }
-        }
-    }
+    LinkState::of(link, &LinkSummary::in_cluster(link, snapshot))
 }

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use dialoguer::console::measure_text_width;
 use observe::clusters::{
     fixtures::silent,
+    link_state::LinkState,
     snapshot::{ClusterSnapshot, LinkSnapshot},
 };
 use serde_json::{Value, json};
 
 use super::{
-    fleet::{ClusterReport, FleetLinkState, FleetReport, LinkReport},
+    fleet::{ClusterReport, FleetReport, LinkReport},
     matrix,
 };
 use crate::cli::fleet::FleetLinks;
@@ -94,25 +95,21 @@ fn links_are_reported_worst_first() {
     assert_eq!(
         states,
         [
-            ("g", FleetLinkState::Missing, "there is no Link"),
-            ("b", FleetLinkState::NotReady, "refused"),
-            (
-                "c",
-                FleetLinkState::DeadGateway,
-                "its gateway does not answer"
-            ),
+            ("g", LinkState::Missing, "there is no Link"),
+            ("b", LinkState::NotReady, "refused"),
+            ("c", LinkState::DeadGateway, "its gateway does not answer"),
             (
                 "f",
-                FleetLinkState::Unknown,
+                LinkState::Unknown,
                 "the controller has not reported it"
             ),
-            ("d", FleetLinkState::Expiring, "expires soon"),
+            ("d", LinkState::Expiring, "expires soon"),
             (
                 "e",
-                FleetLinkState::Incomplete,
+                LinkState::Incomplete,
                 "1 of 2 Services are not mirrored"
             ),
-            ("a", FleetLinkState::Ready, ""),
+            ("a", LinkState::Ready, ""),
         ]
     );
     assert!(shown.has_problems());
@@ -125,17 +122,17 @@ fn links_are_reported_worst_first() {
         .links
         .iter()
         .filter(|link| link.source == "west" && link.target == "a");
-    assert_eq!(of_a.next().unwrap().state, FleetLinkState::Old);
+    assert_eq!(of_a.next().unwrap().state, LinkState::Old);
 }
 
 /// A mesh of as many clusters, in which each tenth link is in one of the other states.
 fn mesh(count: usize) -> FleetReport {
     let name = |at: usize| format!("cluster-with-a-long-name-{at}");
     let states = [
-        FleetLinkState::Missing,
-        FleetLinkState::NotReady,
-        FleetLinkState::DeadGateway,
-        FleetLinkState::Drained,
+        LinkState::Missing,
+        LinkState::NotReady,
+        LinkState::DeadGateway,
+        LinkState::Drained,
     ];
     let pairs = (0..count).flat_map(|source| (0..count).map(move |target| (source, target)));
     let pairs = pairs.filter(|(source, target)| source != target);
@@ -143,13 +140,13 @@ fn mesh(count: usize) -> FleetReport {
         let state = if at % 10 == 0 {
             states[at / 10 % 4]
         } else {
-            FleetLinkState::Ready
+            LinkState::Ready
         };
         LinkReport {
             source: name(source),
             target: name(target),
             state,
-            problem: (state != FleetLinkState::Ready).then(|| "a reason that is long ".repeat(10)),
+            problem: (state != LinkState::Ready).then(|| "a reason that is long ".repeat(10)),
         }
     });
     let clusters = (0..count).map(|at| ClusterReport {

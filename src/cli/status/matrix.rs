@@ -8,8 +8,9 @@ use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
 use hints::prose::counted;
 use mirror_core::api::text::one_line;
+use observe::clusters::link_state::LinkState;
 
-use super::fleet::{FleetLinkState, FleetReport, LinkReport};
+use super::fleet::{FleetReport, LinkReport};
 use crate::cli::common::table::cut_middle;
 
 /// Columns for the name of a cluster.
@@ -19,32 +20,18 @@ const LISTED: usize = 20;
 /// Fewest columns of the matrix that are shown side by side.
 const SIDE_BY_SIDE: usize = 10;
 
-impl FleetLinkState {
-    const ALL: [Self; 9] = [
-        Self::Missing,
-        Self::NotReady,
-        Self::DeadGateway,
-        Self::Old,
-        Self::Unknown,
-        Self::Expiring,
-        Self::Incomplete,
-        Self::Drained,
-        Self::Ready,
-    ];
-
-    /// Its sign in the matrix, its name, and its color.
-    fn shown(self) -> (char, &'static str, AnsiColor) {
-        match self {
-            Self::Missing => ('-', "missing", AnsiColor::Red),
-            Self::NotReady => ('x', "not ready", AnsiColor::Red),
-            Self::DeadGateway => ('g', "gateway dead", AnsiColor::Red),
-            Self::Old => ('o', "old", AnsiColor::Yellow),
-            Self::Unknown => ('?', "unknown", AnsiColor::Yellow),
-            Self::Expiring => ('e', "expiring", AnsiColor::Yellow),
-            Self::Incomplete => ('i', "incomplete", AnsiColor::Yellow),
-            Self::Drained => ('d', "drained", AnsiColor::Yellow),
-            Self::Ready => ('+', "ready", AnsiColor::Green),
-        }
+/// The sign of a state in the matrix, and its color.
+fn shown(state: LinkState) -> (char, AnsiColor) {
+    match state {
+        LinkState::Missing => ('-', AnsiColor::Red),
+        LinkState::NotReady => ('x', AnsiColor::Red),
+        LinkState::DeadGateway => ('g', AnsiColor::Red),
+        LinkState::Old => ('o', AnsiColor::Yellow),
+        LinkState::Unknown => ('?', AnsiColor::Yellow),
+        LinkState::Expiring => ('e', AnsiColor::Yellow),
+        LinkState::Incomplete => ('i', AnsiColor::Yellow),
+        LinkState::Drained => ('d', AnsiColor::Yellow),
+        LinkState::Ready => ('+', AnsiColor::Green),
     }
 }
 
@@ -87,7 +74,7 @@ fn matrix(report: &FleetReport, columns: Option<usize>) -> String {
         .iter()
         .map(|cluster| cluster.name.as_str())
         .collect();
-    let states: BTreeMap<(&str, &str), FleetLinkState> = report
+    let states: BTreeMap<(&str, &str), LinkState> = report
         .links
         .iter()
         .map(|link| ((link.source.as_str(), link.target.as_str()), link.state))
@@ -122,7 +109,7 @@ fn matrix(report: &FleetReport, columns: Option<usize>) -> String {
             for target in targets {
                 match states.get(&(*source, *target)) {
                     Some(state) => {
-                        let (sign, _, color) = state.shown();
+                        let (sign, color) = shown(*state);
                         let style = Style::new().fg_color(Some(color.into()));
                         let _ = write!(text, "{style}{sign}{style:#}");
                     }
@@ -143,13 +130,13 @@ fn digit(number: usize, place: usize) -> char {
 
 /// How many links are in which state, and which versions there are.
 fn summary(report: &FleetReport) -> String {
-    let mut counts: BTreeMap<FleetLinkState, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<LinkState, usize> = BTreeMap::new();
     for link in &report.links {
         *counts.entry(link.state).or_default() += 1;
     }
-    let states = FleetLinkState::ALL.iter().rev();
+    let states = LinkState::ALL.iter().rev();
     let states = states.filter_map(|state| {
-        let (sign, name, _) = state.shown();
+        let ((sign, _), name) = (shown(*state), state.name());
         Some(format!("{} {name} ({sign})", counts.get(state)?))
     });
     let states: Vec<String> = states.collect();

@@ -6,14 +6,13 @@ mod shape;
 
 use jiff::Timestamp;
 use mirror_core::api::text::one_line;
-use observe::clusters::{kube_context::KubeContext, topology::Topology};
+use observe::clusters::{kube_context::KubeContext, service_rows::ServiceRow, topology::Topology};
 use serde::Serialize;
 
 pub use self::{links::links, shape::TableShape};
 use super::{
     args::{StatusArgs, StatusFormat},
     drawing::{dot, mermaid, tree},
-    services::ServiceRow,
 };
 use crate::cli::common::{frame::ScreenFrame, output};
 

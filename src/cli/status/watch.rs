@@ -175,11 +175,12 @@ mod tests {
     use observe::clusters::{
         fixtures::{federated, snapshots},
         preference_status::PreferenceStatus,
+        service_rows::ServiceRow,
         topology::Topology,
     };
 
     use super::*;
-    use crate::cli::{Cli, Command, status::services::ServiceRow};
+    use crate::cli::{Cli, Command};
 
     #[test]
     fn services_are_printed_again_only_when_they_have_changed() {

@@ -74,6 +74,23 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
+    /// Those of a page that shows all Services, of at most so many clients of a cluster.
+    pub fn of_all(max_clients: u32, request_timeout: Duration) -> Self {
+        Self {
+            contexts: Contexts::default(),
+            service: None,
+            namespace: None,
+            all_namespaces: true,
+            cluster_name: None,
+            client_namespace: None,
+            max_clients,
+            interval: Duration::from_secs(10),
+            watch: true,
+            output: OutputFormat::Text,
+            request_timeout,
+        }
+    }
+
     /// The Services that are shown.
     pub fn wanted(&self) -> ServiceWanted {
         let service = self.service.clone();

@@ -203,8 +203,15 @@ const NEEDED: [(&str, &str); 20] = [
     ("unlink", "--cluster-name=x"),
     ("verify", "--target=x --source=y --timeout=30s"),
 ];
-/// Commands whose flags are not tried on a running program: the controller never ends, and `man` and `trust` write files.
-const LEFT_OUT: [&str; 4] = ["man", "run-controller", "trust anchor", "trust issuer"];
+/// Commands whose flags are not tried on a running program: the controller and the page never end, and `man` and `trust`
+/// write files.
+const LEFT_OUT: [&str; 5] = [
+    "dashboard",
+    "man",
+    "run-controller",
+    "trust anchor",
+    "trust issuer",
+];
 
 /// The command lines with a flag that are run: all values that clap accepts, and one that it refuses, because refusals end
 /// before the command begins. Of a global flag, each command tries one accepted value, and the next command tries another

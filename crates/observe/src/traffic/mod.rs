@@ -12,5 +12,5 @@ mod rows;
 pub use self::{
     failing::{FailingGroup, FailingName, FailingService, RequestFailure, failing},
     increase::{Activity, ClientActivity, increase},
-    rows::{TrafficRow, rows},
+    rows::{ServedBy, TrafficRow, rows},
 };

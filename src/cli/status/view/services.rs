@@ -1,13 +1,12 @@
 //! The table of Services, and the notes below it. Pure.
 
 use jiff::Timestamp;
-use observe::clusters::{preference_status::PreferenceStatus, shown_mode::ShownMode};
+use observe::clusters::{
+    preference_status::PreferenceStatus, service_rows::ServiceRow, shown_mode::ShownMode,
+};
 
 use super::shape::TableShape;
-use crate::cli::{
-    common::table::{Cell, Column, Table, Tone, age},
-    status::services::ServiceRow,
-};
+use crate::cli::common::table::{Cell, Column, Table, Tone, age};
 
 /// One row per Service.
 pub fn services(rows: &[ServiceRow], shape: TableShape) -> Table {
@@ -167,13 +166,10 @@ fn absences(rows: &[ServiceRow], shape: TableShape, now: Timestamp) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
-    use observe::clusters::fixtures::federated;
+    use observe::clusters::{fixtures::federated, service_rows::CountOutput};
 
     use super::*;
-    use crate::cli::status::{
-        services::CountOutput,
-        view::shape::tests::{NOW, plain, shape},
-    };
+    use crate::cli::status::view::shape::tests::{NOW, plain, shape};
 
     #[test]
     fn mirror_without_ready_endpoints_is_not_well() {

@@ -1,4 +1,4 @@
-//! The Services of Links: mirrors in the cluster, and what the controller reports about them. Pure.
+//! The Services of Links: mirrors in a cluster, and what its controller reports about them. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,13 @@ use mirror_core::{
     },
     mirror,
 };
-use observe::clusters::{
+use serde::Serialize;
+
+use super::{
     preference_status::PreferenceStatus,
     shown_mode::ShownMode,
     snapshot::{Count, Endpoints, LinkSnapshot},
 };
-use serde::Serialize;
-
-use super::args::ServiceFilter;
 
 /// A mirror, a federated Service, or one that should exist and does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,6 +60,17 @@ impl From<Count> for CountOutput {
     fn from(Count { ready, total }: Count) -> Self {
         Self { ready, total }
     }
+}
+
+/// Which Services are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceFilter {
+    /// Those that come from this cluster.
+    pub cluster: Option<String>,
+    /// Those of this namespace.
+    pub namespace: Option<String>,
+    /// Those with this name, in this cluster or in a target cluster.
+    pub name: Option<String>,
 }
 
 /// The rows of one cluster that are wanted, by namespace and name.

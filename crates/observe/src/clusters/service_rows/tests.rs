@@ -1,12 +1,9 @@
 //! Tests of the rows: Services of the cluster, and what controllers report about them.
 
-use observe::clusters::{
-    fixtures::federated,
-    fixtures::{condition, link},
-};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::clusters::fixtures::{condition, federated, link};
 
 fn of_cluster(cluster: &str) -> ServiceFilter {
     ServiceFilter {
