@@ -55,7 +55,7 @@ pub async fn run(client: Client, gateway: ExportGateway, elected: oneshot::Recei
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &gateway.namespace);
     let mut one = Watched::all(deployments.clone());
     one.fields = Some(format!("metadata.name={}", gateway.deployment));
-    let changed = |of| Change::Exports(ExportChange::Gateway(of));
+    let changed = |of| GatewayChange::Exports(ExportChange::Gateway(of));
     let handler = Handler::new(&outbox, "the Deployment of the gateway", changed);
     watches.spawn(watch(one, handler));
     for (selector, wrap) in [
@@ -63,7 +63,7 @@ pub async fn run(client: Client, gateway: ExportGateway, elected: oneshot::Recei
         (FEDERATED_MEMBERS, ExportChange::Members),
     ] {
         let services = Api::<Wire<Service>>::all(client.clone());
-        let changed = move |of| Change::Exports(wrap(of));
+        let changed = move |of| GatewayChange::Exports(wrap(of));
         let handler = Handler::new(&outbox, "exported Services", changed);
         watches.spawn(watch(Watched::all(services).labels(selector), handler));
     }
@@ -74,7 +74,7 @@ pub async fn run(client: Client, gateway: ExportGateway, elected: oneshot::Recei
     for kind in PolicyKind::ALL {
         let mut objects = Watched::all(policies.api(kind));
         (objects.labels, objects.fields) = kind.selectors();
-        let changed = move |of| Change::Policy(kind, of);
+        let changed = move |of| GatewayChange::Policy(kind, of);
         let handler = Handler::new(&outbox, "the policy of the gateway", changed);
         watches.spawn(watch(objects, handler));
     }
@@ -142,8 +142,8 @@ pub async fn run(client: Client, gateway: ExportGateway, elected: oneshot::Recei
         let more = std::iter::from_fn(|| inbox.try_recv().ok());
         for change in change.into_iter().chain(more) {
             match change {
-                Change::Exports(change) => forwarding.on(change),
-                Change::Policy(kind, change) => permits.on(kind, &change),
+                GatewayChange::Exports(change) => forwarding.on(change),
+                GatewayChange::Policy(kind, change) => permits.on(kind, &change),
             }
         }
     }
@@ -192,7 +192,7 @@ impl Policies {
 }
 
 /// What a watch reports.
-enum Change {
+enum GatewayChange {
     /// Of the gateway and of exports.
     Exports(ExportChange),
     /// Of objects of Linkerd's policy.
@@ -201,13 +201,13 @@ enum Change {
 
 /// Sends the events of one watch, and logs its failures.
 struct Handler<F> {
-    outbox: mpsc::Sender<Change>,
+    outbox: mpsc::Sender<GatewayChange>,
     wrap: F,
     trouble: Trouble,
 }
 
 impl<F> Handler<F> {
-    fn new(outbox: &mpsc::Sender<Change>, what: &str, wrap: F) -> Self {
+    fn new(outbox: &mpsc::Sender<GatewayChange>, what: &str, wrap: F) -> Self {
         Self {
             outbox: outbox.clone(),
             wrap,
@@ -219,7 +219,7 @@ impl<F> Handler<F> {
 impl<T, F> EventHandler<T> for Handler<F>
 where
     T: Send + Sync + 'static,
-    F: Fn(Event<T>) -> Change + Send,
+    F: Fn(Event<T>) -> GatewayChange + Send,
 {
     async fn on_event(&mut self, change: Event<T>) -> bool {
         self.outbox.send((self.wrap)(change)).await.is_ok()

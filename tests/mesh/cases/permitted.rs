@@ -16,7 +16,7 @@ use crate::{
     isolation::Place,
     load::Load,
     rig::{
-        NAMESPACE, Posture, Rig, Trust,
+        Issuer, NAMESPACE, Posture, Rig, Trust,
         cluster::EXTENSION,
         controller::{Controller, OURS},
         exports::forwards_to,
@@ -76,6 +76,9 @@ pub(super) async fn by_cluster(place: &Arc<Place>) -> anyhow::Result<Row> {
         let annotate = ["annotate", "service", service, "-n", NAMESPACE, annotation];
         rig.east.plane.kubectl(&annotate).await?;
     }
+    let folder = rig.west.place.home.join("impostors");
+    let issuer = |domain| rig.root.issuer(Trust::Own, domain, &folder);
+    let issuers = [issuer("west.example")?, issuer("north.example")?];
     let balancer = balanced(&rig).await?;
     rig.east.install_with("gateway.forward=exported").await?;
     let mut controller = Controller::start(&mut rig.east, OURS).await?;
@@ -88,7 +91,7 @@ pub(super) async fn by_cluster(place: &Arc<Place>) -> anyhow::Result<Row> {
         rig.target("open-east").await?,
     ];
     let load = Load::settled(&rig.source.client, &targets, async { Ok(()) }).await?;
-    let mut told = vec![format!("exported: {}", answers(&rig, 0).await?)];
+    let mut told = vec![format!("exported: {}", answers(&rig, &issuers, 0).await?)];
     for (level, which) in [("permitted", 1), ("exported", 0)] {
         let began = Instant::now();
         rig.east
@@ -117,7 +120,7 @@ pub(super) async fn by_cluster(place: &Arc<Place>) -> anyhow::Result<Row> {
         sleep(HOLD).await;
         told.push(format!(
             "{level} after {took}: {}",
-            answers(&rig, which).await?
+            answers(&rig, &issuers, which).await?
         ));
     }
     let row = without_failures(&load.finish().await?)?;
@@ -133,9 +136,8 @@ async fn objects(rig: &Rig, kind: &str) -> anyhow::Result<Vec<String>> {
 }
 
 /// The answers of the gateway. `which` of the expected answers are right.
-async fn answers(rig: &Rig, which: usize) -> anyhow::Result<String> {
+async fn answers(rig: &Rig, issuers: &[Issuer; 2], which: usize) -> anyhow::Result<String> {
     let whole = |name: &str| format!("{name}.svc.cluster.local");
-    let folder = rig.west.place.home.join("impostors");
     let (anchor, identity) = (
         rig.root.certificate(),
         rig.east.identity_of("linkerd-gateway", EXTENSION),
@@ -143,7 +145,7 @@ async fn answers(rig: &Rig, which: usize) -> anyhow::Result<String> {
     let (mut told, mut wrong) = (Vec::new(), Vec::new());
     for (what, cluster, (service, port), authority, expected) in TRIES {
         let domain = format!("{cluster}.example");
-        let issuer = rig.root.issuer(Trust::Own, &domain, &folder)?;
+        let issuer = &issuers[usize::from(*cluster == "north")];
         let name = format!("DNS:default.app.serviceaccount.identity.linkerd.{domain}");
         let (service, authority) = (whole(service), authority.map(whole));
         let gate = Gate {
@@ -153,7 +155,7 @@ async fn answers(rig: &Rig, which: usize) -> anyhow::Result<String> {
             service: (&service, *port),
             authority: authority.as_deref(),
         };
-        let said = match gate.ask_as(&issuer, &[&name]).await {
+        let said = match gate.ask_as(issuer, &[&name]).await {
             Ok(line) => line.split(' ').nth(1).unwrap_or_default().to_owned(),
             Err(error) if error.to_string().contains("closed") => "closed".to_owned(),
             Err(error) => format!("{error:#}"),

@@ -14,7 +14,7 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mirror_core::api::consent::Consent;
+use mirror_core::api::consent::ExportConsent;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -308,10 +308,10 @@ impl Permits {
 
 impl ExportGateway {
     /// The identities of workloads in these clusters. Linkerd has the same namespace in all of them.
-    fn identities(&self, consent: &Consent) -> Identities {
+    fn identities(&self, consent: &ExportConsent) -> Identities {
         match consent {
-            Consent::All => Identities::from(["*".to_owned()]),
-            Consent::Only(domains) => {
+            ExportConsent::All => Identities::from(["*".to_owned()]),
+            ExportConsent::Only(domains) => {
                 let domains = domains.iter();
                 let names = domains.map(|to| format!("*.identity.{}.{to}", self.linkerd_namespace));
                 names.collect()

@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use mirror_core::api::{
-    consent::Consent,
+    consent::ExportConsent,
     gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
     k8s::Service,
 };
@@ -92,7 +92,7 @@ pub struct ExportedService {
     /// Whether its Pods have names of their own.
     pub is_headless: bool,
     /// To which clusters it is exported; `None` if its annotation is invalid.
-    pub consent: Option<Consent>,
+    pub consent: Option<ExportConsent>,
 }
 
 /// What to do.
@@ -237,7 +237,7 @@ fn exported(service: &Service) -> ((String, String), ExportedService) {
     let id = (metadata.namespace().to_owned(), metadata.name().to_owned());
     let exported = ExportedService {
         is_headless: service.is_headless(),
-        consent: Consent::of(|key| metadata.annotations.get(key)).ok(),
+        consent: ExportConsent::of(|key| metadata.annotations.get(key)).ok(),
     };
     (id, exported)
 }

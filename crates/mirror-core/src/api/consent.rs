@@ -16,7 +16,7 @@ const MOST: usize = 64;
 /// The clusters to which a Service is exported, by the trust domains of their workloads. A gateway can verify these, unlike
 /// names of clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Consent {
+pub enum ExportConsent {
     /// All clusters.
     All,
     /// Those with one of these trust domains.
@@ -37,7 +37,7 @@ pub enum ConsentError {
     TooMany,
 }
 
-impl Consent {
+impl ExportConsent {
     /// Reads the annotation of a Service.
     pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Result<Self, ConsentError> {
         let Some(text) = annotation(EXPORT_TO) else {
@@ -68,7 +68,7 @@ impl Consent {
     }
 }
 
-impl fmt::Display for Consent {
+impl fmt::Display for ExportConsent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all clusters"),
@@ -89,8 +89,8 @@ fn is_trust_domain(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of(text: Option<&str>) -> Result<Consent, ConsentError> {
-        Consent::of(|key| text.filter(|_| key == EXPORT_TO))
+    fn of(text: Option<&str>) -> Result<ExportConsent, ConsentError> {
+        ExportConsent::of(|key| text.filter(|_| key == EXPORT_TO))
     }
 
     #[test]

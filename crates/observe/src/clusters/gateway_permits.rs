@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use client::requests::list_all;
+use client::{ReadError, requests::list_all};
 use k8s_openapi::api::core::v1 as core;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
 };
-use mirror_core::api::{consent::Consent, labels as l, metadata::ResourceId};
+use mirror_core::api::{consent::ExportConsent, labels as l, metadata::ResourceId};
 use serde_json::Value;
-
-use super::snapshot::Known;
 
 /// The policy of `install` that permits the whole gateway.
 pub const WHOLE: &str = "linkerd-gateway";
@@ -26,7 +24,7 @@ pub struct Export {
     /// Whether it has ports whose protocol proxies do not detect.
     pub is_opaque: bool,
     /// To which clusters it is exported; `None` if its annotation is invalid.
-    pub consent: Option<Consent>,
+    pub consent: Option<ExportConsent>,
 }
 
 /// What the policy of the gateway permits.
@@ -47,7 +45,7 @@ impl GatewayPermits {
 }
 
 /// The Services that other clusters may mirror or federate.
-pub async fn exports(client: &Client) -> Known<Vec<Export>> {
+pub async fn exports(client: &Client) -> Result<Vec<Export>, ReadError> {
     let api: Api<PartialObjectMeta<core::Service>> = Api::all(client.clone());
     let (exported, members) = futures::try_join!(
         list_all(&api, l::EXPORTED_ANYHOW),
@@ -58,7 +56,7 @@ pub async fn exports(client: &Client) -> Known<Vec<Export>> {
         Export {
             id: ResourceId::of(service),
             is_opaque: annotation(l::OPAQUE_PORTS).is_some_and(|ports| !ports.trim().is_empty()),
-            consent: Consent::of(annotation).ok(),
+            consent: ExportConsent::of(annotation).ok(),
         }
     };
     let mut all: Vec<Export> = exported.iter().chain(&members).map(read).collect();
@@ -68,7 +66,7 @@ pub async fn exports(client: &Client) -> Known<Vec<Export>> {
 }
 
 /// What the policy of the gateway in a namespace permits.
-pub async fn permits(client: &Client, namespace: &str) -> Known<GatewayPermits> {
+pub async fn permits(client: &Client, namespace: &str) -> Result<GatewayPermits, ReadError> {
     let api = |version, kind| {
         let kind =
             ApiResource::from_gvk(&GroupVersionKind::gvk("policy.linkerd.io", version, kind));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mirror_core::{
     api::{
-        consent::Consent, k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
+        consent::ExportConsent, k8s::Service, labels as l, link::LinkObject, metadata::ResourceId,
         preference::linked_clusters, text::in_brief,
     },
     mirror::{FEDERATED_SUFFIX, Target, member, mode},
@@ -80,7 +80,7 @@ fn to_others(way: &PathContext<'_>, cluster: &str, service: &Service) -> Option<
     let ResourceId { namespace, name } = service.metadata.resource_id();
     let own = &way.facts.source.config.as_ref().ok()?.identity_trust_domain;
     let annotation = service.metadata.annotations.get(l::EXPORT_TO)?;
-    let (why, value) = match Consent::of(|key| service.metadata.annotations.get(key)) {
+    let (why, value) = match ExportConsent::of(|key| service.metadata.annotations.get(key)) {
         Ok(consent) if consent.includes(own) => return None,
         Ok(_) => (
             format!("does not export {namespace}/{name} to {own}"),

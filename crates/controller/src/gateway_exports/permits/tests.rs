@@ -47,8 +47,8 @@ fn id(number: usize) -> (String, String) {
     ("app".to_owned(), format!("s{number:03}"))
 }
 
-fn consent(to: Option<&str>) -> Option<Consent> {
-    Consent::of(|_| to).ok()
+fn consent(to: Option<&str>) -> Option<ExportConsent> {
+    ExportConsent::of(|_| to).ok()
 }
 
 fn host(number: usize) -> String {

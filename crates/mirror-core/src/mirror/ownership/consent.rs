@@ -3,7 +3,7 @@
 //! A Service that is not exported to this cluster is treated as one that is not exported. Only the report differs.
 
 use crate::{
-    api::{consent::Consent, k8s::Service, labels as l},
+    api::{consent::ExportConsent, k8s::Service, labels as l},
     mirror::{
         outcome::{Outcome, Problem, Reason},
         state::State,
@@ -51,7 +51,7 @@ impl State {
     fn withheld(&self, target: &Target, service: &Service) -> Option<Problem> {
         let annotations = &service.metadata.annotations;
         let cluster = &target.cluster;
-        let consent = match Consent::of(|key| annotations.get(key)) {
+        let consent = match ExportConsent::of(|key| annotations.get(key)) {
             Ok(consent) => consent,
             Err(why) => {
                 let message = format!(
@@ -63,7 +63,7 @@ impl State {
         };
         let (reason, message) = match &self.config.trust_domain {
             Some(own) if consent.includes(own) => return None,
-            None if consent == Consent::All => return None,
+            None if consent == ExportConsent::All => return None,
             Some(own) => (
                 Reason::ExportedToOthers,
                 format!(

@@ -11,7 +11,7 @@ mod identities;
 mod remedies;
 
 use mirror_core::api::{
-    consent::Consent, gateway_suffixes::GatewaySuffixes, k8s::EndpointSlice, labels,
+    consent::ExportConsent, gateway_suffixes::GatewaySuffixes, k8s::EndpointSlice, labels,
     link::LinkerdConfig, metadata::ResourceId, tls::InsecureTls,
 };
 

@@ -364,7 +364,7 @@ pub fn export() -> Export {
     Export {
         id: ResourceId::new("shop", "web"),
         is_opaque: false,
-        consent: Some(Consent::All),
+        consent: Some(ExportConsent::All),
     }
 }
 
