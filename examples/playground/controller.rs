@@ -9,7 +9,7 @@ use crate::{failover::HOLD_DOWN, tools::Tools};
 
 /// If this variable is set, the child ends when its stdin is closed. Only this process has the writing end of that
 /// pipe, so the pipe is closed when this process ends.
-const TIED: &str = "LINKERD_MC_PLAYGROUND_CONTROLLER";
+pub(crate) const TIED: &str = "LINKERD_MC_PLAYGROUND_CONTROLLER";
 /// Number of lines of the log that an error shows.
 const TAIL: usize = 10;
 

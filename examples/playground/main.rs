@@ -13,6 +13,7 @@
 
 mod clusters;
 mod controller;
+mod dashboard;
 mod exports;
 mod failover;
 mod gateway;
@@ -35,6 +36,7 @@ use tokio::signal::ctrl_c;
 use crate::{
     clusters::Clusters,
     controller::Controller,
+    dashboard::Dashboard,
     progress::{Progress, say},
     tools::{LINKERD_MC, Tools},
     view::View,
@@ -117,7 +119,8 @@ async fn play(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let east = clusters.named("east")?.pids().api_server;
     let pids = (controller.pid().unwrap_or_default(), east);
-    say(&report::guide(&tools, pids, &gateway));
+    let page = Dashboard::start(&tools).await?;
+    say(&report::guide(&tools, pids, &gateway, &page.url));
     let ended = controller.ended().await;
     say(&format!(
         "\n{ended:#}\n\nThe mirrors stay, and so do the clusters, until Ctrl-C."

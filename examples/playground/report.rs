@@ -43,7 +43,12 @@ pub(crate) fn print(rows: &[Row]) -> anyhow::Result<()> {
 }
 
 /// The text that says how to explore the clusters.
-pub(crate) fn guide(tools: &Tools, (controller, east): (u32, u32), gateway: &str) -> String {
+pub(crate) fn guide(
+    tools: &Tools,
+    (controller, east): (u32, u32),
+    gateway: &str,
+    page: &str,
+) -> String {
     let start = arguments(gateway).join(" ");
     let (kubeconfig, programs) = (tools.kubeconfig(), tools.programs());
     let (kubeconfig, programs, log) = (
@@ -54,7 +59,11 @@ pub(crate) fn guide(tools: &Tools, (controller, east): (u32, u32), gateway: &str
     let log = log.display();
     format!(
         "
-All of it stays up until Ctrl-C. To explore it, in another terminal:
+All of it stays up until Ctrl-C. This page shows it, live:
+
+  {page}
+
+To explore it, in another terminal:
 
   export KUBECONFIG={kubeconfig}
   export PATH={programs}:$PATH

@@ -24,6 +24,8 @@ const LABELLED: usize = 6;
 const HALF: Point = Point { x: 62.0, y: 19.0 };
 /// How far an arrow bends aside, so that the one back has a way of its own.
 const BEND: f64 = 0.12;
+/// How far along its arrow a label is.
+const LABEL: f64 = 0.38;
 /// Characters of a name that fit.
 const NAME: usize = 13;
 /// Characters of a name beside the matrix.
@@ -208,9 +210,14 @@ fn arrow(line: &Line<'_>, from: Point, to: Point, is_labelled: bool) -> Arrow {
         y: f64::midpoint(from.y, to.y) - dx * BEND,
     };
     let (start, end) = (border(from, bend, 3.0), border(to, bend, 5.0));
-    let middle = Point {
-        x: start.x / 4.0 + bend.x / 2.0 + end.x / 4.0,
-        y: start.y / 4.0 + bend.y / 2.0 + end.y / 4.0,
+    // Nearer to the source, so that it is apart from that of the arrow back.
+    let on = |from: f64, bend: f64, to: f64| {
+        let rest = 1.0 - LABEL;
+        rest * rest * from + 2.0 * LABEL * rest * bend + LABEL * LABEL * to
+    };
+    let label_at = Point {
+        x: on(start.x, bend.x, end.x),
+        y: on(start.y, bend.y, end.y),
     };
     let gateway = line.edge.and_then(|edge| edge.link.gateway.as_ref());
     let latency = gateway.and_then(|gateway| gateway.latency_ms);
@@ -224,8 +231,8 @@ fn arrow(line: &Line<'_>, from: Point, to: Point, is_labelled: bool) -> Arrow {
         title: title(line),
         path: format!("M{x1} {y1}Q{bx} {by} {x2} {y2}"),
         label: label.filter(|_| is_labelled),
-        x: number(middle.x),
-        y: number(middle.y + 4.0),
+        x: number(label_at.x),
+        y: number(label_at.y + 4.0),
     }
 }
 
