@@ -321,6 +321,7 @@ fn entry(cluster: &str, services: Store<Service>, slices: Store<EndpointSlice>) 
             slices: vec![slices],
             ..RemoteState::default()
         }),
+        api_gateway: GatewayState::default(),
         gateway: GatewayState {
             addresses: Some(vec!["192.0.2.1".parse().unwrap()]),
             liveness: Liveness::Alive,

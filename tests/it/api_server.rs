@@ -1,21 +1,22 @@
 //! Links whose controller reaches the API server of the target cluster only through the gateway.
 
 use std::{
-    io::ErrorKind::PermissionDenied,
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
 use k8s_openapi::api::core::v1::Service;
-use kube::{Api, ResourceExt as _};
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
 use linkerd_mc::{
     api::{labels as l, link::Link},
-    mirror::API_SERVER_SERVICE,
+    mirror::{API_SERVER_PORT, API_SERVER_SERVICE},
 };
-use requirements::missing;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{
     SOON,
@@ -34,12 +35,13 @@ use crate::support::{
 /// Name of the namespace, of the Link and its target cluster, and of the source control plane.
 const NAME: &str = "private";
 const SERVICE: &str = "api-private";
-const DISCOVERY: &str = "discovery-private";
+/// The address of the gateway that leads to the API server.
+const GATEWAY: &str = "192.0.2.11";
 
 /// ClusterIP and port of a gateway Service that leads to an API server.
 fn address(service: &Service) -> SocketAddr {
     let ip: IpAddr = cluster_ip(service).parse().unwrap();
-    SocketAddr::new(ip, 443)
+    SocketAddr::new(ip, API_SERVER_PORT)
 }
 
 /// A source cluster whose ClusterIPs are loopback addresses, so that a test can listen there. Also the kubeconfig of
@@ -59,11 +61,6 @@ async fn source() -> (ControlPlane, PathBuf) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
-    let denied =
-        TcpListener::bind(("127.0.0.1", 443)).is_err_and(|error| error.kind() == PermissionDenied);
-    if denied {
-        return missing("root", "an API server behind a gateway, at port 443");
-    }
     let far = &hub().await.east;
     let (source, kubeconfig) = source().await;
     namespace(NAME, &[far, &source]).await;
@@ -75,35 +72,38 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
         &gateways.address(),
     ];
     let _controller = Controller::start_probing(&kubeconfig, &flags);
+    let own = install_the_gateway(far).await;
     let printed = objects(far, NAME, &["--api-server-through-gateway"]);
     let [_, link] = printed.as_slice() else {
-        panic!("Linkerd's control plane cannot use the gateway: {printed:?}");
+        panic!("Linkerd's control plane has no way: {printed:?}");
     };
     let set = &link["metadata"]["annotations"];
-    assert_eq!(set[l::API_SERVER_THROUGH], "gateway");
+    let way: Value = serde_json::from_str(set[l::API_GATEWAY].as_str().unwrap()).unwrap();
+    let there = format!("{NAMESPACE}/{API_SERVER_SERVICE}");
+    assert_eq!(way["addresses"], json!([GATEWAY]));
+    assert_eq!(
+        (&way["port"], &way["service"]),
+        (&json!(4143), &json!(there))
+    );
     assert_eq!(set[l::FEDERATED_THROUGH], "gateway");
     apply(&source, &printed).await;
 
     let first = service(&source, NAMESPACE, SERVICE, |_| true).await;
-    assert_eq!(ports(&first), [("https", 443)]);
+    assert_eq!(ports(&first), [("https", 8443)]);
     let through: FaultProxy = far.fault_proxy_at(address(&first)).unwrap();
     service(&source, NAME, "web-private", |_| true).await;
     condition_is(&source, NAME, "Connected", "True", "Connected").await;
     let slices = slices_that(&source, NAMESPACE, SERVICE, |slices| {
-        addresses(slices) == ["192.0.2.10"]
+        addresses(slices) == [GATEWAY]
     })
     .await;
     let annotations = slices[0].metadata.annotations.as_ref().unwrap();
-    let fq_name = "kubernetes.default.svc.cluster.local";
+    let fq_name = format!("{API_SERVER_SERVICE}.{NAMESPACE}.svc.cluster.local");
     assert_eq!(annotations[l::REMOTE_FQ_NAME], fq_name);
 
-    // First only the API server behind the gateway fails. Then the gateway fails, too. Then both work again.
     through.set(Fault::Refuse);
     condition_is(&source, NAME, "Connected", "False", "Unreachable").await;
-    gateways.kill("/ready");
-    condition_is(&source, NAME, "Connected", "False", "GatewayUnreachable").await;
     export(far, NAME, &web("late", NAME)).await;
-    gateways.revive("/ready");
     through.set(Fault::None);
     service(&source, NAME, "late-private", |_| true).await;
 
@@ -118,44 +118,67 @@ async fn controller_needs_only_the_gateway_to_reach_an_api_server() {
     linkerd_goes_through_the_gateway_too(far, &source).await;
     unlink(&source, NAME).await;
     gone(&source, NAMESPACE, SERVICE).await;
-    gone(&source, NAMESPACE, DISCOVERY).await;
+    for object in own {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        let [kind, name] = [kind, name].map(|text| text.as_str().unwrap());
+        let delete = ["delete", kind, name, "-n", NAMESPACE];
+        far.kubectl(&delete).await.unwrap();
+    }
 }
 
-/// Linkerd's destination controller can use the gateway, too. For this, the target cluster needs a Service that
-/// `install` prints. In the source cluster, the controller creates another one.
-async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &ControlPlane) {
-    let flags = [
+/// What `install` prints in the target cluster for a gateway that leads to its API server. A load balancer gives the gateway
+/// an address. Without it, `link-gen` says what to install.
+async fn install_the_gateway(far: &ControlPlane) -> Vec<Value> {
+    let link_gen = [
+        "link-gen",
+        "--cluster-name",
+        NAME,
         "--api-server-through-gateway",
-        "--discovery-through-gateway",
     ];
-    let link_gen = [&["link-gen", "--cluster-name", NAME][..], &flags].concat();
     let refused = run(far.kubeconfig(), &link_gen);
     assert_eq!(refused.code, 1, "{}", refused.stdout);
     let kubernetes = Api::<Service>::namespaced(far.client(), "default");
     let kubernetes = kubernetes.get("kubernetes").await.unwrap();
     let address = cluster_ip(&kubernetes);
-    let hint = format!("set gateway.apiServerAddress={address}");
-    assert!(refused.stderr.contains(&hint), "{}", refused.stderr);
+    let set = format!("apiGateway.apiServerAddress={address}");
+    assert!(
+        refused.stderr.contains(&format!("set {set}")),
+        "{}",
+        refused.stderr
+    );
 
-    let set = format!("gateway.apiServerAddress={address}");
     let install = [
         "install",
         "--ignore-cluster",
         "--output=json",
         "--set",
         &set,
+        "--set",
+        "gateway.forward=exported",
     ];
     let installed = run(far.kubeconfig(), &install);
     let mut own = parsed(&installed.stdout);
-    own.retain(|object| object["metadata"]["name"] == API_SERVER_SERVICE);
-    assert_eq!(
-        own.len(),
-        2,
-        "a Service and its slice: {}",
-        installed.stderr
-    );
+    own.retain(|object| {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let is_network = ["Service", "EndpointSlice"].contains(&object["kind"].as_str().unwrap());
+        is_network && [API_SERVER_SERVICE, l::API_GATEWAY_NAME].contains(&name)
+    });
+    assert_eq!(own.len(), 3, "{}", installed.stderr);
     apply(far, &own).await;
+    let services = Api::<Service>::namespaced(far.client(), NAMESPACE);
+    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": GATEWAY }] } } });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(status));
+    let patched = services.patch_status(l::API_GATEWAY_NAME, &params, &patch);
+    patched.await.unwrap();
+    own
+}
 
+/// Linkerd's destination controller can use the gateway, too, by the same Service.
+async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &ControlPlane) {
+    let flags = [
+        "--api-server-through-gateway",
+        "--discovery-through-gateway",
+    ];
     let printed = objects(far, NAME, &flags);
     let [own_secret, linkerds, link] = printed.as_slice() else {
         panic!("{printed:?}");
@@ -166,28 +189,14 @@ async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &Contr
         let line = text.lines().find(|line| line.contains("server:"));
         line.unwrap().trim().to_owned()
     };
-    let of = |service: &str| format!("server: https://{service}.{NAMESPACE}.svc");
-    assert_eq!(server(own_secret), of(SERVICE));
-    assert_eq!(server(linkerds), of(DISCOVERY) + ":8443");
+    let at = format!("server: https://{SERVICE}.{NAMESPACE}.svc:8443");
+    assert_eq!([server(own_secret), server(linkerds)], [at.clone(), at]);
     let set = &link["metadata"]["annotations"];
-    let named = format!("{NAMESPACE}/{API_SERVER_SERVICE}");
-    assert_eq!(set[l::DISCOVERY_SERVICE], named);
+    let way = set[l::API_GATEWAY].as_str().unwrap();
+    assert!(way.contains("\"discovery\":true"), "{way}");
     assert_eq!(set[l::FEDERATED_THROUGH], Value::Null);
     apply(source, &printed).await;
-    let made = service(source, NAMESPACE, DISCOVERY, |_| true).await;
-    assert_eq!(ports(&made), [("https", 8443)]);
-    let slices = slices_that(source, NAMESPACE, DISCOVERY, |slices| {
-        addresses(slices) == ["192.0.2.10"]
-    })
-    .await;
-    let annotations = slices[0].metadata.annotations.as_ref().unwrap();
-    let there = format!("{API_SERVER_SERVICE}.{NAMESPACE}.svc.cluster.local");
-    assert_eq!(annotations[l::REMOTE_FQ_NAME], there);
-    for object in own {
-        let kind = object["kind"].as_str().unwrap().to_lowercase();
-        let delete = ["delete", &kind, API_SERVER_SERVICE, "-n", NAMESPACE];
-        far.kubectl(&delete).await.unwrap();
-    }
+    condition_is(source, NAME, "Connected", "True", "Connected").await;
 }
 
 /// Only the controller uses the address that leads through the gateway. Commands use the contexts of their users.
@@ -197,7 +206,7 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
     let contexts = ["--target", far.name(), "--source", source.name()];
     let alone = run(&both, &["plan", NAME]);
     assert_eq!(alone.code, 1, "{}", alone.stdout);
-    let hint = "only the controller reaches its API server through the gateway; pass --target";
+    let hint = "only the controller reaches its API server through a gateway; pass --target";
     assert!(alone.stderr.contains(hint), "{}", alone.stderr);
     // `plan` takes from the Link's status whether the gateway is alive, and the status may be seconds behind.
     eventually("plan to find nothing to do", SOON, async || {
@@ -238,9 +247,7 @@ async fn commands_do_not_need_the_gateway(far: &ControlPlane, source: &ControlPl
     let direct = run(&both, &direct);
     assert_eq!(direct.code, 0, "{}", direct.stderr);
     assert!(
-        direct
-            .stdout
-            .contains("  apiServerThroughGateway: gateway -> (none)\n"),
+        direct.stdout.contains("  apiGateway: {"),
         "{}",
         direct.stdout
     );

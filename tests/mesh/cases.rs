@@ -171,6 +171,9 @@ const CASES: &[(&str, Case)] = &[
     ("only the gateway, at new addresses", |rig| {
         Box::pin(private::gateway_moved(rig))
     }),
+    ("only controllers reach a private API server", |rig| {
+        Box::pin(private::controllers_only(rig))
+    }),
     ("only the gateway, rotated and restarted", |rig| {
         Box::pin(private::restarted(rig))
     }),

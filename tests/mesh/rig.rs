@@ -29,7 +29,7 @@ use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Service};
 use kube::Api;
 use serde_json::Value;
 use tokio::time::sleep;
@@ -49,6 +49,8 @@ use crate::isolation::Place;
 pub(crate) const NAMESPACE: &str = "app";
 /// The name of the gateway of `east`. A name server resolves it, because load balancers often have no fixed address.
 const GATEWAY_NAME: &str = "gateway.east.example";
+/// The name of the gateway that leads to its API server.
+const API_GATEWAY_NAME: &str = "api.east.example";
 
 /// The cluster that `west` mirrors from, and its Link.
 const EAST: &str = "east";
@@ -285,6 +287,31 @@ impl Rig {
         self.east.start_pod_of(cluster::GATEWAY, number, &[]).await
     }
 
+    /// Installs the gateway that leads to the API server of `east`, and starts a Pod of it, to which its name leads.
+    pub(crate) async fn start_api_gateway(&mut self) -> anyhow::Result<Pod> {
+        let kubernetes = self.east.services("default").get("kubernetes").await?;
+        let own = cluster_ip(&kubernetes)?;
+        let value = format!("apiGateway.apiServerAddress={own}");
+        self.east.install_with(&value).await?;
+        self.east
+            .name_gateway(cluster::API_GATEWAY, Some(API_GATEWAY_NAME))
+            .await?;
+        let number = self.next_pod;
+        self.next_pod += 1;
+        let pod = self.east.start_pod_of(cluster::API_GATEWAY, number, &[]);
+        let pod = pod.await?;
+        // As kube-proxy does on its node.
+        let there = (self.east.network.gateway(), port_of(self.east.plane.url())?);
+        pod.translate((own, 443).into(), there.into())?;
+        self.name_api_gateway(pod.address);
+        Ok(pod)
+    }
+
+    /// The name of the gateway that leads to the API server leads to this address.
+    pub(crate) fn name_api_gateway(&self, address: Ipv4Addr) {
+        self.source.dns.know(API_GATEWAY_NAME, address);
+    }
+
     /// The name of another Pod that can be the gateway of `east`.
     pub(crate) fn next_gateway(&mut self) -> String {
         self.next_pod += 1;
@@ -332,6 +359,15 @@ impl Rig {
     pub(crate) async fn link_object(&self) -> anyhow::Result<Value> {
         self.west.link_to(EAST).await
     }
+}
+
+/// The ClusterIP of a Service.
+pub(crate) fn cluster_ip(service: &Service) -> anyhow::Result<Ipv4Addr> {
+    let ip = service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.cluster_ip.clone());
+    Ok(ip.context("no ClusterIP")?.parse()?)
 }
 
 /// Starts the Pod of `east` with this number. All Services of `east` select it.

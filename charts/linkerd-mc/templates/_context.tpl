@@ -110,11 +110,7 @@ obsolete keys. As JSON.
   "accountsHaveOwnNamespace" (ne $accountsNamespace $namespace)
   "fullAccess" true
   "boundTokens" false
-  "gatewayIdentity" (printf "%s.%s.serviceaccount.identity.%s.%s"
-    $gateway.name $namespace $values.linkerdNamespace $values.identityTrustDomain)
-  "hasApiServer" (and $gateway.enabled (ne $gateway.apiServerAddress ""))
-  "apiServerAddressType" (contains ":" $gateway.apiServerAddress | ternary "IPv6" "IPv4")
-  "gatewayAffinity" (include "linkerd-mc.affinity" (list $values $gateway.name) | fromJson)
+  "apiServerAddressType" (contains ":" $values.apiGateway.apiServerAddress | ternary "IPv6" "IPv4")
   "controllerAffinity" (include "linkerd-mc.affinity" (list $values $name) | fromJson)
   "pullPolicy" ($controller.image.pullPolicy | default $values.imagePullPolicy)
   "admissionPolicyDisabled" (not $controller.admissionPolicy)
@@ -123,28 +119,51 @@ obsolete keys. As JSON.
 {{- /* What the gateway forwards to. */}}
 {{- $isLimited := and $gateway.enabled (ne $gateway.forward "all") }}
 {{- $hasEnv := hasKey $gateway.deploymentAnnotations "config.linkerd.io/proxy-additional-env" }}
-{{- if and $isLimited (ne $gateway.apiServerAddress "") }}
-  {{- printf "gateway.forward=%s closes the way to the API server that gateway.apiServerAddress opens: leave one out" $gateway.forward | fail }}
-{{- end }}
 {{- if and $isLimited $hasEnv }}
   {{- printf "with gateway.forward=%s, the controller writes the annotation config.linkerd.io/proxy-additional-env: remove it from gateway.deploymentAnnotations" $gateway.forward | fail }}
 {{- end }}
 {{- $_ := set $ctx "gatewayLimit" (dict
   "isKept" $isLimited
-  "isRemoved" (not (or $isLimited $hasEnv))
   "isPermitting" (and $isLimited (eq $gateway.forward "permitted"))
   "isOpen" (ne $gateway.forward "permitted")
 ) }}
 
-{{- /* The API server rejects node ports for Services that are not of type NodePort or LoadBalancer. */}}
-{{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
-{{- if has $gateway.serviceType (list "NodePort" "LoadBalancer") }}
-  {{- $nodePorts = dict
-    "gateway" $gateway.nodePort
-    "probe" $gateway.probe.nodePort
-    "healthCheck" $gateway.healthCheckNodePort }}
+{{- /* The gateways: that for traffic, and that for the API server, which is otherwise like it. */}}
+{{- $gateways := list }}
+{{- if $gateway.enabled }}
+  {{- $env := ternary "" "[]" (or $isLimited $hasEnv) }}
+  {{- $gateways = append $gateways (merge (dict "component" "gateway" "additionalEnv" $env) $gateway) }}
 {{- end }}
-{{- $_ := set $ctx "nodePorts" $nodePorts }}
+{{- $api := $values.apiGateway }}
+{{- if $api.apiServerAddress }}
+  {{- $only := printf "kubernetes-api.%s.svc.%s." $namespace $values.clusterDomain }}
+  {{- $env := list (dict "name" "LINKERD2_PROXY_INBOUND_GATEWAY_SUFFIXES" "value" $only) | toRawJson }}
+  {{- $own := dict
+    "component" "api-gateway"
+    "additionalEnv" $env
+    "name" "linkerd-api-gateway"
+    "probe" (omit $gateway.probe "nodePort")
+    "deploymentAnnotations" (omit $gateway.deploymentAnnotations "config.linkerd.io/proxy-additional-env") }}
+  {{- $others := omit $gateway "healthCheckNodePort" "nodePort" "probe" "serviceAnnotations" "deploymentAnnotations" }}
+  {{- $gateways = append $gateways (mergeOverwrite (deepCopy $others) (deepCopy $api) $own) }}
+{{- end }}
+{{- range $gateways }}
+  {{- $_ := set . "identity" (include "linkerd-mc.identity" (list $values .name $namespace)) }}
+  {{- $_ := set . "affinity" (include "linkerd-mc.affinity" (list $values .name) | fromJson) }}
+  {{- /* The API server rejects node ports for Services that are not of type NodePort or LoadBalancer. */}}
+  {{- $nodePorts := dict "gateway" nil "probe" nil "healthCheck" nil }}
+  {{- if has .serviceType (list "NodePort" "LoadBalancer") }}
+    {{- $nodePorts = dict
+      "gateway" .nodePort
+      "probe" .probe.nodePort
+      "healthCheck" .healthCheckNodePort }}
+  {{- end }}
+  {{- $_ := set . "nodePorts" $nodePorts }}
+{{- end }}
+{{- $_ := set $ctx "gateways" $gateways }}
+{{- $_ := set $ctx "apiClients" ($api.clients | default (list
+  (include "linkerd-mc.identity" (list $values $name $namespace))
+  (include "linkerd-mc.identity" (list $values "linkerd-destination" $values.linkerdNamespace)))) }}
 
 {{- /* Older API servers do not support admission policies. There, only RBAC restricts the controller. */}}
 {{- $hasPolicies := semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
@@ -176,6 +195,12 @@ obsolete keys. As JSON.
 {{- $_ := set $ctx "controllerResources" (include "linkerd-mc.resources" $controller | fromJson) }}
 {{- $_ := set $ctx "controllerArgs" (include "linkerd-mc.args" $ctx | fromYamlArray) }}
 {{- toJson $ctx }}
+{{- end }}
+
+{{- /* The TLS identity of a ServiceAccount. */}}
+{{- define "linkerd-mc.identity" -}}
+{{- $values := index . 0 }}
+{{- printf "%s.%s.serviceaccount.identity.%s.%s" (index . 1) (index . 2) $values.linkerdNamespace $values.identityTrustDomain }}
 {{- end }}
 
 {{- /* Pods with a label `app` prefer different nodes, then different zones. */}}

@@ -38,6 +38,7 @@
 
 {{- /* Lists that may be given as text with commas. */}}
 {{- define "linkerd-mc.lists" }}
+- apiGateway.clients
 - controller.networkPolicy.metricsNamespaces
 - controller.networkPolicy.egressNetworks
 - federation.excludedLabels
@@ -51,6 +52,7 @@
 - gateway.serviceAnnotations
 - gateway.deploymentAnnotations
 - gateway.nodeSelector
+- apiGateway.serviceAnnotations
 - controller.nodeSelector
 - commonLabels
 - podLabels

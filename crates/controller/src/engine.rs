@@ -252,6 +252,7 @@ impl Engine {
         for name in &names {
             self.take_over(name);
             self.watch_gateway(name);
+            self.watch_api_gateway(name);
             self.report_invalid(name);
         }
         self.check_links(&names);

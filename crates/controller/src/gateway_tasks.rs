@@ -118,14 +118,13 @@ impl GatewayTasks {
 }
 
 impl GatewayWatch {
-    /// Looks the names up soon, because a connection through the gateway was lost: it may have moved. The next
-    /// successful probe ends this, or the next connection, because not every gateway is probed.
+    /// Looks the names up soon, because a connection through the gateway was lost: it may have moved. The next connection
+    /// ends this.
     pub fn suspect(&self) {
         self.failing.send_replace(true);
     }
 
-    /// Looks the names up as usual again, because a connection through the gateway works. If a probe fails
-    /// nevertheless, it starts anew.
+    /// Looks the names up as usual again, because a connection through the gateway works.
     pub fn trust(&self) {
         self.failing.send_replace(false);
     }

@@ -28,8 +28,8 @@ use mirror_core::{
     },
     budget::Budget,
     mirror::{
-        self, ApiServerThrough, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links,
-        Liveness, Local, Names, Object, Omitted, Queries, RemoteState, State, Store, Target, Write,
+        self, Config, Confirmed, Indexed, Limit, Limits, LinkEntry, Links, Liveness, Local, Names,
+        Object, Omitted, Queries, RemoteState, State, Store, Target, Write,
     },
 };
 
@@ -126,13 +126,16 @@ pub async fn state(
         };
         from_credentials(&kubeconfig, deadline).await?
     };
-    let addresses = addresses(&target).await;
+    let addresses = addresses(target.gateway.as_ref()).await;
+    let api_gateway = target.api_gateway.as_ref().map(|way| &way.gateway);
+    let api_gateway = self::addresses(api_gateway).await;
     let mut links = Links::default();
     for other in &known {
         let mut entry = LinkEntry::new(other, headless);
         entry.gateway.liveness = Liveness::recorded(other.link.status.as_ref());
         if other.name_any() == name {
             entry.gateway.addresses.clone_from(&addresses);
+            entry.api_gateway.addresses.clone_from(&api_gateway);
         }
         links.insert(other.name_any(), entry);
     }
@@ -143,10 +146,10 @@ pub async fn state(
         .await
         .hint(
             || format!("cannot list the exported Services of {}", target.cluster),
-            || match target.api_server_through {
-                ApiServerThrough::Direct => unreadable,
-                ApiServerThrough::Gateway => {
-                    "only the controller reaches its API server through the gateway; pass --target with a context for it"
+            || match target.api_gateway {
+                None => unreadable,
+                Some(_) => {
+                    "only the controller reaches its API server through a gateway; pass --target with a context for it"
                         .into()
                 }
             },
@@ -347,8 +350,8 @@ async fn remote(
     })
 }
 
-async fn addresses(target: &Target) -> Option<Vec<std::net::IpAddr>> {
-    let hosts = &target.gateway.as_ref()?.hosts;
+async fn addresses(gateway: Option<&mirror::Gateway>) -> Option<Vec<std::net::IpAddr>> {
+    let hosts = &gateway?.hosts;
     if let Some(addresses) = fixed(hosts) {
         return Some(addresses);
     }

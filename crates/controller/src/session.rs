@@ -19,10 +19,7 @@ use mirror_core::{
     budget::Budget,
     mirror::{Indexed, Limit, Limits, Names},
 };
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, watch as latest},
-};
+use tokio::{runtime::Handle, sync::watch as latest};
 use tokio_util::sync::CancellationToken;
 
 pub use self::event::{HEARTBEAT_SOURCE, Outbox, SessionEvent, UsableCredentials};
@@ -70,8 +67,6 @@ pub struct Session {
     pub spec: Spec,
     /// Bytes of the objects that it keeps.
     pub bytes: Budget,
-    /// Wakes the heartbeat.
-    wake: Arc<Notify>,
     stop: CancellationToken,
 }
 
@@ -99,26 +94,18 @@ impl Session {
         let (own, shared) = (bytes.clone(), shared.clone());
         let runtime = shared.runtime.clone();
         let (link, work, token) = (link.to_owned(), spec.clone(), stop.clone());
-        let wake = Arc::<Notify>::default();
-        let woken = wake.clone();
         runtime.spawn(async move {
             let reporter = Reporter { link, id, outbox };
             token
-                .run_until_cancelled(Box::pin(run(work, first, (shared, own), reporter, woken)))
+                .run_until_cancelled(Box::pin(run(work, first, (shared, own), reporter)))
                 .await;
         });
         Self {
             id,
             spec,
             bytes,
-            wake,
             stop,
         }
-    }
-
-    /// Sends a heartbeat now, because the cluster can probably be reached again.
-    pub fn wake(&self) {
-        self.wake.notify_one();
     }
 }
 
@@ -153,13 +140,7 @@ async fn connect(spec: &Spec, shared: &Shared, reporter: &Reporter) -> Option<Cl
     }
 }
 
-async fn run(
-    spec: Spec,
-    first: Names,
-    (shared, own): (Shared, Budget),
-    reporter: Reporter,
-    wake: Arc<Notify>,
-) {
+async fn run(spec: Spec, first: Names, (shared, own): (Shared, Budget), reporter: Reporter) {
     let Some(client) = connect(&spec, &shared, &reporter).await else {
         return;
     };
@@ -197,7 +178,7 @@ async fn run(
         watch(watched, handler)
     });
     let slices = pin!(futures::future::join_all(slices));
-    let beat = pin!(heartbeat(client.clone(), recovered, &reporter, &wake));
+    let beat = pin!(heartbeat(client.clone(), recovered, &reporter));
     tokio::join!(services, slices, beat);
 }
 

@@ -141,15 +141,6 @@ fn refuse_mistakes(namespace: &str, values: &Values) -> anyhow::Result<()> {
             "set gateway.port or gateway.probe.port to another one",
         ));
     }
-    if gateway.is_limited() && !gateway.api_server_address.is_empty() {
-        return Err(misuse(
-            format!(
-                "gateway.forward={} closes the way to the API server that gateway.apiServerAddress opens",
-                gateway.forward
-            ),
-            "leave one of them out",
-        ));
-    }
     if gateway.is_limited() && gateway.deployment_annotations.contains_key(ADDITIONAL_ENV) {
         return Err(misuse(
             format!(
@@ -169,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limited_gateway_is_refused_with_what_it_closes_and_with_variables_of_others() {
+    fn limited_gateway_is_refused_with_variables_of_others() {
         let refused = |change: fn(&mut Values)| {
             let mut values = Values::default();
             values.gateway.forward = "exported".to_owned();
@@ -179,9 +170,9 @@ mod tests {
                 .map(|error| error.to_string())
         };
         assert_eq!(refused(|_| ()), None);
-        let address = |values: &mut Values| values.gateway.api_server_address = "10.0.0.1".into();
-        let why = refused(address).unwrap();
-        assert!(why.contains("closes the way to the API server"), "{why}");
+        let address =
+            |values: &mut Values| values.api_gateway.api_server_address = "10.0.0.1".into();
+        assert_eq!(refused(address), None);
         let why = refused(|values| {
             let annotations = &mut values.gateway.deployment_annotations;
             annotations.insert(ADDITIONAL_ENV.to_owned(), "[]".to_owned());

@@ -96,7 +96,8 @@ impl RemoteGateway {
     }
 }
 
-fn load_balancer_addresses(service: &Service) -> Vec<String> {
+/// The addresses of a Service's load balancer.
+pub fn load_balancer_addresses(service: &Service) -> Vec<String> {
     service
         .status
         .iter()

@@ -1,13 +1,18 @@
 //! The objects of `install`: selects the templates, and computes their input from the values.
 
+mod affinity;
+mod gateways;
 mod policy_variables;
 
-use mirror_core::api::gateway_suffixes::ADDITIONAL_ENV;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use self::policy_variables::PolicyVariables;
 pub use self::policy_variables::{ADMISSION, SETTINGS};
+use self::{
+    affinity::affinity,
+    gateways::{GatewayContext, api_clients},
+    policy_variables::PolicyVariables,
+};
 use super::{
     render::{Manifest, ObjectName, Template, render},
     values::{FederationValues, Resources, VERSION, Values},
@@ -31,7 +36,7 @@ const LINK_CRD: Template = template!("link-crd.yaml");
 const GATEWAY: Template = template!("gateway.yaml");
 const GATEWAY_SERVICE: Template = template!("gateway-service.yaml");
 const GATEWAY_POLICY: Template = template!("gateway-policy.yaml");
-const GATEWAY_API_SERVER: Template = template!("gateway-api-server.yaml");
+const API_GATEWAY: Template = template!("api-gateway.yaml");
 const REMOTE_ACCESS: Template = template!("remote-access.yaml");
 const ADMIN_POLICY: Template = template!("admin-policy.yaml");
 /// The admission policies: of Services, of EndpointSlices, of routes, of the gateway, and of what is written seldom. A template takes time
@@ -46,15 +51,15 @@ const ADMISSION_POLICIES: [Template; 5] = [
 const NETWORK_POLICY: Template = template!("network-policy.yaml");
 const CONTROLLER_ACCESS: Template = template!("controller-access.yaml");
 const CONTROLLER: Template = template!("controller.yaml");
-/// Templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
+/// Templates of each gateway.
+pub const OF_EACH_GATEWAY: [Template; 2] = [GATEWAY, GATEWAY_SERVICE];
+/// Other templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
 /// that is false. The Namespace is not among them, because Helm needs it before it installs the chart.
 #[cfg(test)]
-pub const CHART_TEMPLATES: [(Template, Option<&str>); 15] = [
+pub const CHART_TEMPLATES: [(Template, Option<&str>); 13] = [
     (LINK_CRD, None),
-    (GATEWAY, Some("values.gateway.enabled")),
-    (GATEWAY_SERVICE, Some("values.gateway.enabled")),
     (GATEWAY_POLICY, Some("values.gateway.enabled")),
-    (GATEWAY_API_SERVER, Some("hasApiServer")),
+    (API_GATEWAY, Some("values.apiGateway.apiServerAddress")),
     (REMOTE_ACCESS, Some("values.remoteMirrorServiceAccount")),
     (ADMIN_POLICY, None),
     (ADMISSION_POLICIES[0], Some("hasAdmissionPolicy")),
@@ -112,11 +117,11 @@ struct TemplateContext<'a> {
     full_access: bool,
     /// Whether tokens of accounts are requested, and bound to a Secret.
     bound_tokens: bool,
-    gateway_identity: String,
+    /// The gateway that a template is rendered for, if it is one of [`OF_EACH_GATEWAY`].
+    gateway: Option<GatewayContext>,
     gateway_limit: GatewayLimit,
     api_server_address_type: &'static str,
-    node_ports: NodePorts,
-    gateway_affinity: Value,
+    api_clients: Vec<String>,
     controller_affinity: Value,
     controller_args: Vec<String>,
     controller_resources: Resources,
@@ -131,20 +136,10 @@ struct TemplateContext<'a> {
 struct GatewayLimit {
     /// The controller keeps it.
     is_kept: bool,
-    /// Applying the manifest removes what the controller has written before.
-    is_removed: bool,
     /// The controller says who may use which Service.
     is_permitting: bool,
     /// Each meshed workload may use all that the gateway forwards to.
     is_open: bool,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NodePorts {
-    gateway: Option<u16>,
-    probe: Option<u16>,
-    health_check: Option<u16>,
 }
 
 /// The objects of `install` in `namespace`.
@@ -158,13 +153,23 @@ pub fn install_without_policies(namespace: &str, values: &Values) -> anyhow::Res
 }
 
 fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Result<Manifest> {
-    let mut templates = vec![NAMESPACE, LINK_CRD];
+    let accounts = &values.remote_mirror_service_account_name;
+    let mut context = context(namespace, values, accounts, RemoteAccess::Full);
+    let mut manifest = render(&[NAMESPACE, LINK_CRD], &CRD_PARTS, &context)?;
+    let mut gateway = |gateway, policy| {
+        context.gateway = Some(gateway);
+        let templates = [&OF_EACH_GATEWAY[..], &[policy]].concat();
+        render(&templates, &[], &context)
+    };
     if values.gateway.enabled {
-        templates.extend([GATEWAY, GATEWAY_SERVICE, GATEWAY_POLICY]);
-        if !values.gateway.api_server_address.is_empty() {
-            templates.push(GATEWAY_API_SERVER);
-        }
+        let own = GatewayContext::of_traffic(namespace, values);
+        manifest = manifest.and(&gateway(own, GATEWAY_POLICY)?);
     }
+    if values.api_gateway.is_installed() {
+        let own = GatewayContext::of_api_server(namespace, values);
+        manifest = manifest.and(&gateway(own, API_GATEWAY)?);
+    }
+    let mut templates = Vec::new();
     if values.remote_mirror_service_account {
         templates.push(REMOTE_ACCESS);
     }
@@ -177,13 +182,7 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
         templates.push(NETWORK_POLICY);
     }
     templates.push(CONTROLLER);
-    let context = context(
-        namespace,
-        values,
-        &values.remote_mirror_service_account_name,
-        RemoteAccess::Full,
-    );
-    render(&templates, &CRD_PARTS, &context)
+    Ok(manifest.and(&render(&templates, &[], &context)?))
 }
 
 /// The admission policies that restrict the account of the controller in `namespace`.
@@ -225,10 +224,6 @@ fn context<'a>(
     accounts: &'a [String],
     access: RemoteAccess,
 ) -> TemplateContext<'a> {
-    let gateway = &values.gateway;
-    // The API server rejects node ports for Services of other types.
-    let has_node_ports = ["NodePort", "LoadBalancer"].contains(&gateway.service_type.as_str());
-    let node_port = |port: Option<u16>| port.filter(|port| has_node_ports && *port != 0);
     let accounts_namespace = values.accounts_namespace(namespace);
     TemplateContext {
         namespace,
@@ -246,28 +241,18 @@ fn context<'a>(
         accounts_have_own_namespace: accounts_namespace != namespace,
         full_access: access == RemoteAccess::Full,
         bound_tokens: false,
-        gateway_identity: format!(
-            "{}.{namespace}.serviceaccount.identity.{}.{}",
-            gateway.name, values.linkerd_namespace, values.identity_trust_domain
-        ),
+        gateway: None,
         gateway_limit: GatewayLimit {
-            is_kept: gateway.is_limited(),
-            is_permitting: gateway.is_permitting(),
-            is_open: !gateway.is_permitting(),
-            is_removed: !gateway.is_limited()
-                && !gateway.deployment_annotations.contains_key(ADDITIONAL_ENV),
+            is_kept: values.gateway.is_limited(),
+            is_permitting: values.gateway.is_permitting(),
+            is_open: !values.gateway.is_permitting(),
         },
-        api_server_address_type: if gateway.api_server_address.contains(':') {
+        api_server_address_type: if values.api_gateway.api_server_address.contains(':') {
             "IPv6"
         } else {
             "IPv4"
         },
-        node_ports: NodePorts {
-            gateway: node_port(gateway.node_port),
-            probe: node_port(gateway.probe.node_port),
-            health_check: node_port(gateway.health_check_node_port),
-        },
-        gateway_affinity: affinity(values, &gateway.name),
+        api_clients: api_clients(namespace, values),
         controller_affinity: affinity(values, mirror_core::api::labels::CONTROLLER_NAME),
         controller_args: controller_args(namespace, values),
         controller_resources: controller_resources(values),
@@ -281,36 +266,6 @@ fn context<'a>(
         .find(|policy| !policy.is_empty())
         .map_or("IfNotPresent", String::as_str),
     }
-}
-
-/// Pods with label `app` prefer different nodes, then different zones. This is only preferred, while Linkerd's chart
-/// requires it: two replicas on one node are better than a pending one.
-fn affinity(values: &Values, app: &str) -> Value {
-    let mut affinity = serde_json::Map::new();
-    if let Some(node) = &values.node_affinity {
-        affinity.insert("nodeAffinity".to_owned(), json!(node));
-    }
-    if values.enable_pod_anti_affinity {
-        let apart = |weight: u8, topology: &str| {
-            json!({
-                "weight": weight,
-                "podAffinityTerm": {
-                    "labelSelector": {
-                        "matchExpressions": [{ "key": "app", "operator": "In", "values": [app] }],
-                    },
-                    "topologyKey": topology,
-                },
-            })
-        };
-        affinity.insert(
-            "podAntiAffinity".to_owned(),
-            json!({ "preferredDuringSchedulingIgnoredDuringExecution": [
-                apart(100, "kubernetes.io/hostname"),
-                apart(50, "topology.kubernetes.io/zone"),
-            ] }),
-        );
-    }
-    Value::Object(affinity)
 }
 
 /// The controller's resources. If neither a limit nor a request of memory is set, its memory limit is computed from

@@ -15,10 +15,9 @@ use mirror_core::{
     api::{
         labels,
         link::{Link, LinkSpec, LinkerdConfig, ProbeSpec},
-        metadata::ResourceId,
         names::is_dns_label,
     },
-    mirror::ApiServerThrough,
+    mirror::ApiGatewaySettings,
 };
 use serde_json::Value;
 
@@ -89,37 +88,32 @@ pub struct LinkTarget {
 pub enum ApiServerAccess {
     /// The controller and Linkerd's control plane connect to its address.
     Direct(Secret),
-    /// The controller connects through the gateway.
+    /// The controller connects through a gateway, and so may Linkerd's control plane.
     ThroughGateway {
-        /// The controller's.
-        controller: Secret,
-        /// The way of Linkerd's control plane, which cannot use that of the controller, and its kubeconfig; `None` if
-        /// it does not connect.
-        discovery: Option<(DiscoveryWay, Secret)>,
+        /// The gateway.
+        way: ApiGatewaySettings,
+        /// The kubeconfig that leads through it.
+        through: Secret,
+        /// The address that Linkerd's control plane uses, and the kubeconfig for it, if it has a way of its own.
+        own: Option<(String, Secret)>,
     },
-}
-
-/// How Linkerd's control plane reaches the API server of a target cluster whose gateway the controller goes through.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiscoveryWay {
-    /// At this address.
-    Address(String),
-    /// Through the gateway, which forwards to this Service of the target cluster.
-    Service(ResourceId),
 }
 
 impl ApiServerAccess {
     fn controller(&self) -> &Secret {
         match self {
             Self::Direct(both) => both,
-            Self::ThroughGateway { controller, .. } => controller,
+            Self::ThroughGateway { through, .. } => through,
         }
     }
 
     fn control_plane(&self) -> Option<&Secret> {
         match self {
             Self::Direct(both) => Some(both),
-            Self::ThroughGateway { discovery, .. } => discovery.as_ref().map(|(_, own)| own),
+            Self::ThroughGateway { way, through, own } => {
+                let own = own.as_ref().map(|(_, own)| own);
+                own.or_else(|| way.discovery.then_some(through))
+            }
         }
     }
 }
@@ -223,15 +217,11 @@ fn link_resource(target: &LinkTarget, namespace: &str, options: &LinkOptions) ->
     for setting in settings.filter(|setting| target.gateway.is_some() || !setting.needs_gateway) {
         setting.set(&mut link, options);
     }
-    if let ApiServerAccess::ThroughGateway { discovery, .. } = &target.api_server {
-        let through = ApiServerThrough::Gateway.as_str().to_owned();
+    if let ApiServerAccess::ThroughGateway { way, own, .. } = &target.api_server {
         let annotations = link.annotations_mut();
-        annotations.insert(labels::API_SERVER_THROUGH.to_owned(), through);
-        let way = discovery.as_ref().map(|(way, _)| match way {
-            DiscoveryWay::Address(at) => (labels::DISCOVERY_API_SERVER, at.clone()),
-            DiscoveryWay::Service(id) => (labels::DISCOVERY_SERVICE, id.to_string()),
-        });
-        annotations.extend(way.map(|(key, value)| (key.to_owned(), value)));
+        annotations.insert(labels::API_GATEWAY.to_owned(), way.to_annotation());
+        let own = own.iter().map(|(at, _)| at.clone());
+        annotations.extend(own.map(|at| (labels::DISCOVERY_API_SERVER.to_owned(), at)));
     }
     link
 }
@@ -254,6 +244,8 @@ fn map<const N: usize>(entries: [(&str, &str); N]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU16;
+
     use mirror_core::{
         api::selector_text::parse_selector,
         mirror::{Copied, FederatedThrough, Federation},
@@ -371,11 +363,18 @@ mod tests {
 
     #[test]
     fn linkerd_gets_credentials_only_if_it_reaches_the_api_server() {
-        let through = |discovery| {
-            let controller = Secret::new("through: the gateway\n");
+        let way = |discovery| ApiGatewaySettings {
+            addresses: vec!["192.0.2.7".into()],
+            port: NonZeroU16::new(4143).unwrap(),
+            identity: "api.identity".into(),
+            service: "mc/kubernetes-api".into(),
+            discovery,
+        };
+        let linked = |discovery, own| {
             let api_server = ApiServerAccess::ThroughGateway {
-                controller,
-                discovery,
+                way: way(discovery),
+                through: Secret::new("through: the gateway\n"),
+                own,
             };
             let target = LinkTarget {
                 api_server,
@@ -387,34 +386,30 @@ mod tests {
             let data = secret.data.as_ref().unwrap()[labels::KUBECONFIG_KEY].clone();
             String::from_utf8(data.0).unwrap()
         };
-        let annotations = |objects: &LinkObjects| {
+        let has = |objects: &LinkObjects, discovery, address: &str| {
             let set = objects.link.metadata.annotations.clone().unwrap();
-            [
-                labels::API_SERVER_THROUGH,
-                labels::DISCOVERY_API_SERVER,
-                labels::DISCOVERY_SERVICE,
-            ]
-            .map(|key| set.get(key).cloned().unwrap_or_default())
+            assert_eq!(set[labels::API_GATEWAY], way(discovery).to_annotation());
+            let own = set.get(labels::DISCOVERY_API_SERVER);
+            assert_eq!(own.map_or("", String::as_str), address);
         };
-        let alone = through(None);
+        let alone = linked(false, None);
         assert_eq!(kubeconfig(&alone.credentials), "through: the gateway\n");
         assert!(alone.control_plane_credentials.is_none());
         assert_eq!(alone.manifest().unwrap().objects().unwrap().len(), 2);
-        assert_eq!(annotations(&alone), ["gateway", "", ""]);
+        has(&alone, false, "");
 
         let direct = Secret::new("at: an address\n");
-        let at = "https://east.example".to_owned();
-        let both = through(Some((DiscoveryWay::Address(at), direct.clone())));
+        let both = linked(false, Some(("https://east.example".to_owned(), direct)));
         assert_eq!(kubeconfig(&both.credentials), "through: the gateway\n");
         let linkerds = both.control_plane_credentials.as_ref().unwrap();
         assert_eq!(kubeconfig(linkerds), "at: an address\n");
         assert_eq!(both.manifest().unwrap().objects().unwrap().len(), 3);
-        assert_eq!(annotations(&both), ["gateway", "https://east.example", ""]);
+        has(&both, false, "https://east.example");
 
-        let service = DiscoveryWay::Service(ResourceId::new("mc", "kubernetes-api"));
-        let both = through(Some((service, direct)));
-        assert!(both.control_plane_credentials.is_some());
-        assert_eq!(annotations(&both), ["gateway", "", "mc/kubernetes-api"]);
+        let both = linked(true, None);
+        let linkerds = both.control_plane_credentials.as_ref().unwrap();
+        assert_eq!(kubeconfig(linkerds), "through: the gateway\n");
+        has(&both, true, "");
     }
 
     #[test]

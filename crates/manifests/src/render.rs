@@ -38,6 +38,15 @@ impl Manifest {
         known.map_or_else(|| parse(&self.text), Ok)
     }
 
+    /// These objects, followed by others.
+    #[must_use]
+    pub fn and(self, others: &Self) -> Self {
+        Self {
+            text: self.text + &others.text,
+            objects: OnceLock::new(),
+        }
+    }
+
     /// The objects as a YAML stream.
     pub fn to_yaml(&self) -> String {
         self.text.clone()

@@ -114,6 +114,7 @@ pub(super) fn add(
             addresses: Some(vec![IpAddr::from([192, 0, 2, 1])]),
             liveness: Liveness::Alive,
         },
+        api_gateway: GatewayState::default(),
         remote: Some(remote),
         target: Ok(target),
     };

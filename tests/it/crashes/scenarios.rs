@@ -20,6 +20,9 @@ const NOTHING: Keeps = Keeps {
     members: &[],
 };
 
+/// The annotation of a Link whose API server is reached through a gateway.
+const API_GATEWAY: &str = r#"{"addresses":["192.0.2.11"],"port":4143,"identity":"api.identity","service":"mc/kubernetes-api"}"#;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     FirstSync,
@@ -268,7 +271,7 @@ impl Scenario {
         }
         match self.act {
             Act::Leave => stage.link(&stage.second()).await,
-            Act::ReachDirectly => stage.annotate(l::API_SERVER_THROUGH, Some("gateway")).await,
+            Act::ReachDirectly => stage.annotate(l::API_GATEWAY, Some(API_GATEWAY)).await,
             _ => {}
         }
     }
@@ -292,9 +295,9 @@ impl Scenario {
             Act::Leave => stage.unlink(&stage.second()).await,
             Act::TurnToGateway => stage.annotate(l::FEDERATED_THROUGH, Some("gateway")).await,
             Act::ReachThroughGateway => {
-                stage.annotate(l::API_SERVER_THROUGH, Some("gateway")).await;
+                stage.annotate(l::API_GATEWAY, Some(API_GATEWAY)).await;
             }
-            Act::ReachDirectly => stage.annotate(l::API_SERVER_THROUGH, None).await,
+            Act::ReachDirectly => stage.annotate(l::API_GATEWAY, None).await,
             Act::Prefer => stage.link(cluster).await,
             Act::Unlink => stage.unlink(cluster).await,
         }

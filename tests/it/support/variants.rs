@@ -3,7 +3,7 @@
 /// Variants of `install` whose objects must all be valid.
 pub(crate) const VARIANTS: [&[&str]; 9] = [
     &["-o", "json"],
-    &["--set", "gateway.apiServerAddress=10.96.0.1"],
+    &["--set", "apiGateway.apiServerAddress=10.96.0.1"],
     &["--gateway=false", "--service-mirror-credentials=false"],
     &[
         "--gateway-service-type=NodePort",

@@ -1,19 +1,20 @@
 //! Linkerd's destination controller in a Pod with a proxy of its own, whose only way to the target is the gateway. Its
 //! Pods skip the proxy on ports 443 and 6443, so it needs a Service of the target on another port.
 
-use std::{collections::BTreeMap, fs, net::Ipv4Addr, time::Duration};
+use std::{collections::BTreeMap, fs, time::Duration};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::Context as _;
 use control_plane::eventually;
-use k8s_openapi::api::core::v1::Service;
 use tokio::time::Instant;
 
 use super::private;
 use crate::{
     requests,
     rig::{
-        NAMESPACE, Rig,
+        Rig,
         cluster::{EXTENSION, port_of},
+        cluster_ip,
+        deployments::LINKERD,
         destination::has_listed,
         linkerd::DESTINATION,
         pod::{Pod, PodTemplate},
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// The Service of `west` through which Linkerd reaches the API server of `east`.
-const HERE: &str = "discovery-east";
+const HERE: &str = "api-east";
 /// How often it starts.
 const STARTS: u8 = 5;
 /// Where it serves its metrics.
@@ -44,7 +45,8 @@ impl Controller {
     /// Starts a Pod and, when its proxy is ready, the controller in it, as the kubelet starts a native sidecar first.
     async fn start(rig: &mut Rig, number: u8) -> anyhow::Result<Self> {
         let name = format!("linkerd-destination-{number}");
-        let mut template = PodTemplate::app(NAMESPACE, &name, "client");
+        // The gateway lets nobody else through.
+        let mut template = PodTemplate::app(LINKERD, &name, "linkerd-destination");
         template.own = &[DESTINATION];
         let port = port_of(rig.west.plane.url())?;
         let pod = Pod::start(&mut rig.west, template, &[port]).await?;
@@ -84,7 +86,7 @@ impl Controller {
 
 /// The controller starts with its proxy ready, and then before its proxy.
 pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
-    let walls = private::begin(rig).await?;
+    let private = private::begin(rig).await?;
     link(rig).await?;
     let mut times = Vec::new();
     for number in 0..STARTS {
@@ -111,9 +113,6 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
     let known = late.knows(GIVEN_UP).await;
     late.pod.delete().await?;
 
-    let there = ["service/kubernetes-api", "endpointslice/kubernetes-api"];
-    let delete = ["delete", "-n", EXTENSION, there[0], there[1]];
-    rig.east.plane.kubectl(&delete).await?;
     // Linkerd follows new and deleted Secrets, and no changes of them.
     let secret = [
         "delete",
@@ -123,9 +122,7 @@ pub(super) async fn through_gateway(rig: &mut Rig) -> anyhow::Result<Row> {
         "linkerd",
     ];
     rig.west.plane.kubectl(&secret).await?;
-    private::end(rig, walls).await?;
-    let left = rig.west.services(EXTENSION).get_opt(HERE).await?;
-    ensure!(left.is_none(), "{HERE} has stayed");
+    private::end(rig, private).await?;
     let late = known.map_or_else(|_| "never".to_owned(), seconds);
     Ok(Row::of(&BTreeMap::new()).with(format!(
         "{STARTS} starts: {} at most until Linkerd lists east; {late} if its proxy starts after Linkerd has tried",
@@ -142,32 +139,11 @@ async fn link(rig: &Rig) -> anyhow::Result<()> {
         "--api-server-through-gateway",
         "--discovery-through-gateway",
     ];
-    let kubernetes = rig.east.services("default").get("kubernetes").await?;
-    let own = cluster_ip(kubernetes)?;
-    let refused = match rig.east.linkerd_mc(&link) {
-        Ok(_) => bail!("linked although east has no Service for it"),
-        Err(error) => format!("{error:#}"),
-    };
-    let hint = format!("set gateway.apiServerAddress={own}");
-    ensure!(refused.contains(&hint), "{refused}");
-
-    let address = format!("--set=gateway.apiServerAddress={own}");
-    let install = ["install", "--set=federation.routes=true", &address];
-    rig.east.apply(&rig.east.linkerd_mc(&install)?).await?;
-    // As kube-proxy does on the node of the gateway.
-    let port = port_of(rig.east.plane.url())?;
-    let there = (rig.east.network.gateway(), port).into();
-    rig.gateway.translate((own, 443).into(), there)?;
     rig.west.apply(&rig.east.linkerd_mc(&link)?).await?;
     rig.link_is_ready().await?;
     let here = rig.west.services(EXTENSION).get(HERE).await?;
     rig.source
         .dns
-        .know(&format!("{HERE}.{EXTENSION}.svc"), cluster_ip(here)?);
+        .know(&format!("{HERE}.{EXTENSION}.svc"), cluster_ip(&here)?);
     Ok(())
-}
-
-fn cluster_ip(service: Service) -> anyhow::Result<Ipv4Addr> {
-    let ip = service.spec.and_then(|spec| spec.cluster_ip);
-    Ok(ip.context("no ClusterIP")?.parse()?)
 }

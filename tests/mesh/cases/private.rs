@@ -1,38 +1,43 @@
 //! A target cluster of which only the gateway can be reached: the controller reaches the API server through it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use control_plane::{AuditEvent, Fault, eventually};
 use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     form::is_flat_again,
-    gateway::is_dead,
     many,
     rotate::{OldCredentials, ROTATE},
     without_failures,
 };
 use crate::{
     changes::Changes,
+    impostor::Gate,
     load::{Load, Target},
     rig::{
-        NAMESPACE, Rig,
-        cluster::EXTENSION,
+        NAMESPACE, Rig, Trust,
+        cluster::{API_GATEWAY as API_GATEWAY_DEPLOYMENT, EXTENSION, GATEWAY},
+        condition_of,
+        controller::OURS,
         deployments::Deployments,
         federation::Form,
-        mirrors::{FEDERATED, FLAT, FOLLOWS, GATED},
+        identity_of,
+        mirrors::{FEDERATED, FLAT, FOLLOWS, GATED, GATEWAY_PORT},
         network::Walls,
         pod::Pod,
         wait::SOON,
-        workloads::service,
+        workloads::{PORT, service},
     },
     table::{Row, percentile, seconds},
 };
 
-/// The Service through which the controller reaches the API server of `east`.
+/// The Service through which the API server of `east` is reached, and the Link's annotation about the way there.
 const API: &str = "api-east";
+const API_GATEWAY: &str = "multicluster.linkerd.io/api-gateway";
 /// How long requests must not fail between two deaths of the gateway.
 const STEADY: Duration = Duration::from_secs(3);
 /// How long the load continues in each state.
@@ -44,20 +49,29 @@ const SLOWER: Duration = Duration::from_millis(20);
 /// How often the gateway's proxy is killed.
 const KILLS: usize = 5;
 
-/// From now on, nothing of `east` can be reached from `west` but its gateway. The Link says so.
-pub(super) async fn begin(rig: &Rig) -> anyhow::Result<Walls> {
+/// An `east` of which nothing can be reached but its gateways.
+pub(super) struct Private {
+    walls: Walls,
+    /// The gateway that leads to its API server.
+    gateway: Pod,
+}
+
+/// From now on, nothing of `east` can be reached from `west` but its gateways. The Link says so.
+pub(super) async fn begin(rig: &mut Rig) -> anyhow::Result<Private> {
     rig.east_api.set(Fault::Refuse);
-    let walls = Walls::around(&[rig.gateway.address])?;
+    let gateway = rig.start_api_gateway().await?;
+    let walls = Walls::around(&[rig.gateway.address, gateway.address])?;
     rig.link_through_gateway().await?;
     // As `link` says.
     let linkerds = ["secret", "cluster-credentials-east", "-n", "linkerd"];
     let delete = [&["delete", "--ignore-not-found"], &linkerds[..]].concat();
     rig.west.plane.kubectl(&delete).await?;
-    Ok(walls)
+    Ok(Private { walls, gateway })
 }
 
 /// Restores the rig.
-pub(super) async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
+pub(super) async fn end(rig: &mut Rig, private: Private) -> anyhow::Result<()> {
+    let Private { walls, gateway } = private;
     drop(walls);
     rig.east_api.set(Fault::None);
     rig.link().await?;
@@ -67,6 +81,7 @@ pub(super) async fn end(rig: &mut Rig, walls: Walls) -> anyhow::Result<()> {
         Ok(found.is_none().then_some(()))
     })
     .await?;
+    gateway.delete().await?;
     is_flat_again(rig).await
 }
 
@@ -127,7 +142,7 @@ fn writes(rig: &Rig, mark: u64) -> anyhow::Result<Vec<AuditEvent>> {
 /// Link, export, answer and unlink, as with an API server that can be reached.
 pub(super) async fn linked(rig: &mut Rig) -> anyhow::Result<Row> {
     let began = Instant::now();
-    let walls = begin(rig).await?;
+    let private = begin(rig).await?;
     let ready = began.elapsed();
     eventually("the Service that needs discovery to go", SOON, async || {
         let link = rig.link_object().await?;
@@ -151,7 +166,7 @@ pub(super) async fn linked(rig: &mut Rig) -> anyhow::Result<Row> {
 
     rig.unlink()?;
     let left = rig.west.services(EXTENSION).get_opt(API).await?;
-    end(rig, walls).await?;
+    end(rig, private).await?;
     ensure!(left.is_none(), "unlink has left {API}");
     let [half, most] = [50, 99].map(|percent| percentile(&mut times, percent).as_millis());
     Ok(row.with(format!(
@@ -169,34 +184,32 @@ pub(super) fn reason_of(link: &serde_json::Value, name: &str) -> Option<String> 
     found["conditions"][0]["reason"].as_str().map(str::to_owned)
 }
 
-/// The gateway's proxy is killed and comes back under load, while exports change. The controller catches up without a
-/// write that changes nothing, and then rests.
+/// The proxy of the gateway that leads to the API server is killed and comes back under load, while exports change. No
+/// request notices. The controller catches up without a write that changes nothing, and then rests.
 pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
-    let walls = begin(rig).await?;
+    let mut private = begin(rig).await?;
     let load = load(rig).await?;
     let changes = Changes::watch(&rig.west.plane.client()).await?;
     let mark = rig.west.plane.audit_mark()?;
-    let (mut caught_up, mut failed) = (Vec::new(), 0);
+    let mut caught_up = Vec::new();
     for round in 0..KILLS {
-        rig.gateway.proxy.kill();
-        is_dead(rig, SOON).await?;
+        private.gateway.proxy.kill();
+        eventually("the Link to have no connection", SOON, async || {
+            let link = rig.link_object().await?;
+            Ok((condition_of(&link, "Connected") == Some("False")).then_some(()))
+        })
+        .await?;
         let name = format!("missed-{round}");
         let object = serde_json::from_value(service(&name, "mirror.linkerd.io/exported", "true"))?;
         let services = rig.east.services(NAMESPACE);
         services.create(&PostParams::default(), &object).await?;
-        rig.gateway.proxy.restart()?;
-        rig.gateway.proxy_ready().await?;
+        private.gateway.proxy.restart()?;
+        private.gateway.proxy_ready().await?;
         let back = Instant::now();
         rig.target(&format!("{name}-east")).await?;
         rig.link_is_ready().await?;
         is_right(rig).await?;
         caught_up.push(back.elapsed());
-        failed += load
-            .so_far()
-            .values()
-            .map(|tally| tally.failed)
-            .sum::<u64>();
-        load.count_anew();
         sleep(STEADY).await;
         without_failures(&load.so_far()).with_context(|| format!("after return {round}"))?;
         unexport(rig, &name).await?;
@@ -216,54 +229,59 @@ pub(super) async fn gateway_killed(rig: &mut Rig) -> anyhow::Result<Row> {
     let row = without_failures(&load.finish().await?)?;
     let more = writes(rig, mark)?;
     ensure!(more.is_empty(), "writes at rest: {more:?}");
-    end(rig, walls).await?;
+    end(rig, private).await?;
     Ok(row.with(format!(
-        "{KILLS} times; right up to {} after its return; {failed} requests failed until then, 0 afterwards; {} writes \
+        "{KILLS} times; right up to {} after its return; {} writes \
          meanwhile, each with a change, and 0 at rest",
         seconds(most),
         meanwhile.len(),
     )))
 }
 
-/// Another Pod at another address becomes the gateway: first its name leads there, then the Link.
+/// Another Pod at another address becomes the gateway that leads to the API server: first its name leads there, then the
+/// Link. No request notices.
 pub(super) async fn gateway_moved(rig: &mut Rig) -> anyhow::Result<Row> {
-    let walls = begin(rig).await?;
-    let next = rig.start_gateway().await?;
-    walls.open(next.address)?;
-    rig.name_gateway(next.address);
-    let by_name = moves_to(rig, next).await?;
+    let mut private = begin(rig).await?;
+    let load = load(rig).await?;
+    let next = rig.start_api_gateway().await?;
+    private.walls.open(next.address)?;
+    let by_name = moves_to(rig, &mut private, next).await?;
     ensure!(
         by_name < RIGHT,
         "right {by_name:?} after the name leads elsewhere (limit {RIGHT:?})"
     );
 
-    let next = rig.start_gateway().await?;
-    walls.open(next.address)?;
-    let patch = format!("{{\"spec\":{{\"gatewayAddress\":\"{}\"}}}}", next.address);
+    let next = rig.start_api_gateway().await?;
+    rig.name_api_gateway(private.gateway.address);
+    private.walls.open(next.address)?;
+    let link = rig.link_object().await?;
+    let way = link["metadata"]["annotations"][API_GATEWAY].as_str();
+    let mut way: Value = serde_json::from_str(way.context("no gateway")?)?;
+    way["addresses"] = json!([next.address]);
+    let patch = json!({ "metadata": { "annotations": { API_GATEWAY: way.to_string() } } });
     let link = ["links.multicluster.linkerd.io", "east", "-n", EXTENSION];
+    let patch = patch.to_string();
     let edit = [&["patch"], &link[..], &["--type=merge", "-p", &patch]].concat();
     rig.west.plane.kubectl(&edit).await?;
-    let by_edit = moves_to(rig, next).await?;
+    let by_edit = moves_to(rig, &mut private, next).await?;
     ensure!(
         by_edit < RIGHT,
-        "right {by_edit:?} after gatewayAddress was changed (limit {RIGHT:?})"
+        "right {by_edit:?} after the Link's annotation was changed (limit {RIGHT:?})"
     );
-    let load = load(rig).await?;
     sleep(HOLD).await;
     let row = without_failures(&load.finish().await?)?;
-    rig.name_gateway(rig.gateway.address);
-    end(rig, walls).await?;
+    end(rig, private).await?;
     Ok(row.with(format!(
-        "right {} after its name leads elsewhere, {} after gatewayAddress was changed",
+        "right {} after its name leads elsewhere, {} after the Link's annotation was changed",
         seconds(by_name),
         seconds(by_edit)
     )))
 }
 
 /// Makes this Pod the gateway, and deletes the old one. Returns the time until a new Service is mirrored.
-async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
+async fn moves_to(rig: &Rig, private: &mut Private, next: Pod) -> anyhow::Result<Duration> {
     let moved = Instant::now();
-    let old = std::mem::replace(&mut rig.gateway, next);
+    let old = std::mem::replace(&mut private.gateway, next);
     old.delete().await?;
     drop(old);
     export(rig, "moved", SOON).await?;
@@ -273,9 +291,67 @@ async fn moves_to(rig: &mut Rig, next: Pod) -> anyhow::Result<Duration> {
     Ok(right)
 }
 
+/// Somebody with a certificate of this account asks the gateway that leads to the API server for a Service and port. Then
+/// the answer: a server of HTTPS says 400 to a request of HTTP.
+type ApiTry = (
+    &'static str,
+    (&'static str, &'static str),
+    (&'static str, u16),
+    &'static str,
+);
+
+#[rustfmt::skip]
+const TRIES: &[ApiTry] = &[
+    ("the controller", (OURS, EXTENSION), SERVED, "400"),
+    ("Linkerd's controller", ("linkerd-destination", "linkerd"), SERVED, "400"),
+    ("a workload", ("default", "stolen"), SERVED, REFUSED),
+    ("the gateway", (GATEWAY, EXTENSION), SERVED, REFUSED),
+    ("the controller, to an exported Service", (OURS, EXTENSION), ("gated.app", PORT), REFUSED),
+    ("the controller, to the API server by its other name", (OURS, EXTENSION), ("kubernetes.default", 443), REFUSED),
+];
+/// The only Service behind that gateway.
+const SERVED: (&str, u16) = ("kubernetes-api.linkerd-multicluster", 8443);
+/// Any answer but one of the Service.
+const REFUSED: &str = "refused";
+
+/// Only controllers reach the API server through its gateway, and they reach nothing else through it.
+pub(super) async fn controllers_only(rig: &mut Rig) -> anyhow::Result<Row> {
+    let private = begin(rig).await?;
+    let folder = rig.west.place.home.join("impostors");
+    let issuer = rig.root.issuer(Trust::Common, "cluster.local", &folder)?;
+    let (anchor, identity) = (
+        rig.root.certificate(),
+        rig.east.identity_of(API_GATEWAY_DEPLOYMENT, EXTENSION),
+    );
+    let mut said = Vec::new();
+    for (who, (account, namespace), (service, port), expected) in TRIES {
+        let service = format!("{service}.svc.cluster.local");
+        let gate = Gate {
+            address: (private.gateway.address, GATEWAY_PORT).into(),
+            identity: &identity,
+            anchor: &anchor,
+            service: (&service, *port),
+            authority: None,
+        };
+        let name = format!("DNS:{}", identity_of(account, namespace));
+        let answer = match gate.ask_as(&issuer, &[&name]).await {
+            Ok(line) => line.split(' ').nth(1).unwrap_or_default().to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        let fits = match *expected {
+            REFUSED => !["200", "400"].contains(&answer.as_str()),
+            status => answer == status,
+        };
+        ensure!(fits, "{who}: got {answer}, not {expected}");
+        said.push(format!("{who}: {answer}"));
+    }
+    end(rig, private).await?;
+    Ok(Row::of(&BTreeMap::new()).with(said.join("; ")))
+}
+
 /// New credentials under load; and the controller and Linkerd's destination controller are restarted at once.
 pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
-    let walls = begin(rig).await?;
+    let private = begin(rig).await?;
     let mut deployments = Deployments::new(&rig.west).await?;
     // Other links may use the first token, so it is kept.
     deployments.shell(rig, ROTATE).await?;
@@ -296,7 +372,7 @@ pub(super) async fn restarted(rig: &mut Rig) -> anyhow::Result<Row> {
     export(rig, "restarted", SOON).await?;
     let connected = restarted.elapsed();
     unexport(rig, "restarted").await?;
-    end(rig, walls).await?;
+    end(rig, private).await?;
     Ok(rotated.with(format!(
         "the old token is refused; connected {} after the controller and all of Linkerd's were killed at once",
         seconds(connected)
@@ -308,10 +384,10 @@ pub(super) async fn compared(rig: &mut Rig) -> anyhow::Result<Row> {
     rig.source.controller.kill();
     many::create(rig).await?;
     let direct = Times::measured(rig, "direct").await?;
-    let walls = begin(rig).await?;
+    let private = begin(rig).await?;
     let through = Times::measured(rig, "gateway").await?;
     many::delete(rig).await?;
-    end(rig, walls).await?;
+    end(rig, private).await?;
     let ratio = through.first_sync.as_secs_f64() / direct.first_sync.as_secs_f64();
     let row = Row {
         requests: 0,

@@ -35,6 +35,8 @@ pub(crate) const NODE: &str = "node";
 const VALUES: &str = "federation.routes=true,federation.joinDelay=5s";
 /// The Deployment of the gateway.
 pub(crate) const GATEWAY: &str = "linkerd-gateway";
+/// The Deployment of the gateway that leads to the API server.
+pub(crate) const API_GATEWAY: &str = "linkerd-api-gateway";
 
 /// A cluster with Linkerd and our installation.
 pub(crate) struct Cluster {
@@ -172,16 +174,20 @@ impl Cluster {
 
     /// Starts the gateway, which other clusters find under this name.
     pub(crate) async fn start_gateway(&mut self, name: &str) -> anyhow::Result<Pod> {
-        self.name_gateway(Some(name)).await?;
+        self.name_gateway(GATEWAY, Some(name)).await?;
         self.start_pod_of(GATEWAY, 0, &[]).await
     }
 
-    /// Other clusters find the gateway under this name, or not at all.
-    pub(super) async fn name_gateway(&self, name: Option<&str>) -> anyhow::Result<()> {
+    /// Other clusters find a gateway under this name, or not at all.
+    pub(super) async fn name_gateway(
+        &self,
+        gateway: &str,
+        name: Option<&str>,
+    ) -> anyhow::Result<()> {
         let ingress = name.map(|name| json!([{ "hostname": name }]));
         let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
         self.services(EXTENSION)
-            .patch_status(GATEWAY, &PatchParams::default(), &Patch::Merge(status))
+            .patch_status(gateway, &PatchParams::default(), &Patch::Merge(status))
             .await
             .context("failed to write the gateway's address")?;
         Ok(())

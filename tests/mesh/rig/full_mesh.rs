@@ -10,7 +10,7 @@ use linkerd_mc::api::labels::{FLEET, MIRRORED_SERVICE};
 
 use super::{
     NAMESPACE, Rig,
-    cluster::{Cluster, EXTENSION, port_of},
+    cluster::{Cluster, EXTENSION, GATEWAY, port_of},
     deployments::{Deployments, LOOK},
     mirrors::{FEDERATED, FOLLOWS, endpoints, gate},
     pod::Pod,
@@ -176,7 +176,7 @@ impl FullMesh {
     /// Removes what full meshes have left in `west` and `east`, where they have not ended as they should. What a fleet has
     /// made is deleted at once.
     pub(crate) async fn forget(rig: &Rig) -> anyhow::Result<()> {
-        rig.west.name_gateway(None).await?;
+        rig.west.name_gateway(GATEWAY, None).await?;
         let force = ["--ignore-not-found", "--force"];
         let of_east = format!("services,endpointslices -n {NAMESPACE} -l {MIRRORED_SERVICE}=true");
         let clients = format!("pods client -n {NAMESPACE}");

@@ -1,10 +1,18 @@
 //! Values for the chart: valid ones, as flags of `install`, and invalid ones.
 
 /// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
-pub(super) const VALUES: [&[&str]; 16] = [
+pub(super) const VALUES: [&[&str]; 17] = [
     &[],
     &["--ha"],
-    &["--set", "gateway.apiServerAddress=fd00:10:96::1"],
+    &["--set", "apiGateway.apiServerAddress=fd00:10:96::1"],
+    &[
+        "--set",
+        "apiGateway.apiServerAddress=10.96.0.1,apiGateway.serviceType=NodePort,apiGateway.nodePort=30144,gateway.probe.nodePort=30191",
+        "--set",
+        "apiGateway.clients={*.west.example,a.b},gateway.forward=exported,gateway.serviceAnnotations.a=b,clusterDomain=c.d",
+        "--set",
+        "gateway.deploymentAnnotations.a=b,apiGateway.loadBalancerSourceRanges={192.0.2.0/24},gateway.serviceExternalTrafficPolicy=Local",
+    ],
     &[
         "--set",
         "gateway.serviceType=ClusterIP,gateway.nodePort=30143,gateway.healthCheckNodePort=30000",

@@ -9,7 +9,7 @@ use std::{
 
 use mirror_core::{
     api::{conditions, link::Link},
-    mirror::{Gateway, GatewayService, GatewayState, Key, Liveness, Probe, State, Target},
+    mirror::{Gateway, GatewayService, GatewayState, Key, Liveness, Probe, State},
 };
 use tokio::time::Instant;
 
@@ -69,6 +69,7 @@ impl Engine {
             self.metrics.gateway_enabled(&target.cluster, false);
         }
         self.watch_gateway(name);
+        self.watch_api_gateway(name);
     }
 
     /// Starts, restarts or ends the tasks that resolve and probe a Link's gateway. A Link that is not the active one
@@ -132,6 +133,66 @@ impl Engine {
         self.follow_probe(name);
     }
 
+    /// Starts, restarts or ends the task that resolves the gateway through which the API server of a Link is reached.
+    pub fn watch_api_gateway(&mut self, name: &str) {
+        if !self.leading {
+            return;
+        }
+        let in_charge = self.state.active_link(name).is_some();
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
+            return;
+        };
+        let Ok(target) = entry.target else { return };
+        let wanted = target.api_gateway.as_ref().filter(|_| in_charge);
+        let wanted = wanted.map(|way| &way.gateway);
+        let before = state.api_gateway.as_ref().map(|watch| &watch.gateway);
+        if before == wanted {
+            return;
+        }
+        let is_of_these = |known: &Gateway, wanted: &Gateway| {
+            let mut hosts = known.hosts.iter();
+            hosts.all(|host| wanted.hosts.contains(host))
+        };
+        let stays = before
+            .zip(wanted)
+            .is_some_and(|(known, wanted)| is_of_these(known, wanted));
+        if !stays {
+            *entry.api_gateway = GatewayState::default();
+        }
+        state.api_gateway = wanted.map(|wanted| {
+            let known = entry.api_gateway.addresses.iter().flatten().copied();
+            let known = known.collect();
+            if let Some(addresses) = gateway::fixed(&wanted.hosts) {
+                entry.api_gateway.addresses = Some(addresses);
+            }
+            self.gateways
+                .start(name, &target.cluster, wanted, known, |_| None)
+        });
+        state.status.mark_dirty();
+    }
+
+    /// Records the addresses of the gateway through which the API server of a Link is reached.
+    fn on_api_gateway_resolved(&mut self, name: &str, resolution: gateway::Resolution) {
+        let cluster = self.cluster(name);
+        let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
+            return;
+        };
+        let Some(watched) = &mut state.api_gateway else {
+            return;
+        };
+        state.status.mark_dirty();
+        match resolution {
+            gateway::Resolution::Unresolved(why) => watched.unresolved = Some(why),
+            gateway::Resolution::Addresses(addresses) => {
+                watched.unresolved = None;
+                if entry.api_gateway.addresses.as_ref() != Some(&addresses) {
+                    entry.api_gateway.addresses = Some(addresses);
+                    self.enqueue_gradually(&cluster, vec![Key::gateway(name)]);
+                }
+            }
+        }
+    }
+
     /// Tells the probe task the address to call, if it has changed.
     pub fn follow_probe(&mut self, name: &str) {
         let Some(state) = self.links.get_mut(name) else {
@@ -157,6 +218,15 @@ impl Engine {
 
     /// Handles an event from a gateway's tasks.
     pub fn on_gateway_event(&mut self, name: &str, id: u64, signal: GatewayEvent) {
+        let state = self.links.get(name);
+        let way = state.and_then(|state| state.api_gateway.as_ref());
+        if way.is_some_and(|way| way.id == id) {
+            // It is not probed.
+            if let GatewayEvent::Resolved(resolution) = signal {
+                self.on_api_gateway_resolved(name, resolution);
+            }
+            return;
+        }
         let cluster = self.cluster(name);
         let Some((state, entry)) = record(&mut self.links, &mut self.state, name) else {
             return;
@@ -179,11 +249,6 @@ impl Engine {
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
                 if liveness == Liveness::Alive {
                     watched.failure = None;
-                    let target = entry.target.as_ref();
-                    let through = target.is_ok_and(Target::is_through_gateway);
-                    if through {
-                        state.wake_sessions();
-                    }
                 }
                 self.metrics
                     .gateway_alive(&cluster, liveness == Liveness::Alive);

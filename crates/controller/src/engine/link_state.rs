@@ -58,6 +58,8 @@ pub struct LinkState {
     pub keeps_reports: bool,
     /// Resolves and probes the gateway.
     pub gateway: Option<GatewayWatch>,
+    /// Resolves the gateway through which the API server is reached.
+    pub api_gateway: Option<GatewayWatch>,
 }
 
 /// All that is known of a Link: its state in the engine, and what the core knows. A Link has both or neither.
@@ -146,6 +148,7 @@ impl LinkState {
             changing: BTreeSet::new(),
             keeps_reports: true,
             gateway: None,
+            api_gateway: None,
         }
     }
 
@@ -153,12 +156,6 @@ impl LinkState {
     pub fn session(&mut self, id: u64) -> Option<&mut TargetSession> {
         let mut sessions = self.current.iter_mut().chain(&mut self.next);
         sessions.find(|known| known.session.id == id)
-    }
-
-    /// Wakes the heartbeats of all sessions, because the cluster can probably be reached again.
-    pub fn wake_sessions(&self) {
-        let sessions = self.current.iter().chain(&self.next);
-        sessions.for_each(|known| known.session.wake());
     }
 
     /// The credentials of the current session. Before the first one, those of the next.
@@ -319,6 +316,6 @@ impl LinkState {
         self.changing.clear();
         self.outcomes = Outcomes::default();
         self.keeps_reports = false;
-        self.gateway = None;
+        (self.gateway, self.api_gateway) = (None, None);
     }
 }

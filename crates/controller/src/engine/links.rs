@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use mirror_core::{
     api::{conditions::ready::INVALID_LINK, link::LinkObject, text::in_brief},
     mirror::{
-        ApiServerThrough, GatewayService, GatewayState, Key, LinkEntry, Queries,
+        GatewayService, GatewayState, Key, LinkEntry, Queries,
         link_status::{ConnectionLoss, LossCause},
     },
 };
@@ -103,6 +103,7 @@ impl Engine {
                 if left.is_none() {
                     entry.linked = before.linked;
                     (entry.remote, entry.gateway) = (before.remote, before.gateway);
+                    entry.api_gateway = before.api_gateway;
                 }
             }
             links.insert(name.clone(), entry);
@@ -113,6 +114,7 @@ impl Engine {
         self.note_cluster(&name);
         self.report_invalid(&name);
         self.watch_gateway(&name);
+        self.watch_api_gateway(&name);
         if let Some(state) = self.links.get_mut(&name).filter(|state| state.is_synced()) {
             state.changes(&keys, &cluster);
         }
@@ -190,6 +192,7 @@ impl Engine {
                 state.leave_cluster();
                 state.measure_credentials(&self.metrics);
                 (*entry.remote, *entry.gateway) = (None, GatewayState::default());
+                *entry.api_gateway = GatewayState::default();
             } else {
                 self.take_gateway(name);
             }
@@ -217,7 +220,7 @@ impl Engine {
     /// none. Then it has no session that could report a problem.
     pub fn note_api_server(&mut self, name: &str, problem: Option<&str>) {
         let link = self.state.active_link(name);
-        let is_needed = link.is_some_and(|(target, _)| target.is_through_gateway());
+        let is_needed = link.is_some_and(|(target, _)| target.api_gateway.is_some());
         let is_missing = is_needed && self.state.api_server_address(name).is_none();
         let Some(state) = self.links.get_mut(name) else {
             return;
@@ -260,11 +263,11 @@ impl Engine {
                     continue;
                 }
             };
-            let address = match target.api_server_through {
-                ApiServerThrough::Direct => None,
+            let address = match target.api_gateway {
+                None => None,
                 // Its Service does not exist yet. When it is created, `follow_gateway_services` calls this again. If it
                 // cannot be created, `note_api_server` says so.
-                ApiServerThrough::Gateway => match self.state.api_server_address(name) {
+                Some(_) => match self.state.api_server_address(name) {
                     None => continue,
                     Some(address) => Some(address.into()),
                 },

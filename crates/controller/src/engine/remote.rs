@@ -71,12 +71,10 @@ impl Engine {
         if session.connections.get(&source) == Some(&status) {
             return;
         }
-        let is_through_gateway = session.session.spec.address.is_some();
         if matches!(status, ConnectionStatus::Lost(_))
-            && is_through_gateway
-            && let Some(gateway) = &state.gateway
+            && let Some(way) = &state.api_gateway
         {
-            gateway.suspect();
+            way.suspect();
         }
         let is_back = state.change_sessions(|state| {
             if let Some(session) = state.session(id) {
@@ -84,8 +82,8 @@ impl Engine {
             }
         });
         if is_back {
-            if let Some(gateway) = state.gateway.as_ref().filter(|_| is_through_gateway) {
-                gateway.trust();
+            if let Some(way) = &state.api_gateway {
+                way.trust();
             }
             // Keys that waited for the cluster to be reachable do not have to wait any longer.
             let keys = self.state.keys_of_cluster(&cluster);

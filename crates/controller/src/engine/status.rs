@@ -18,8 +18,8 @@ use mirror_core::{
         link::{LinkObject, LinkStatus},
     },
     mirror::{
-        Target,
         link_status::{Exceeded, Expiry, GatewayInputs, StatusInputs, status},
+        refused_message,
         target::drain::until,
     },
 };
@@ -74,7 +74,8 @@ impl Engine {
             insecure: credentials.and_then(|credentials| credentials.insecure),
             listed: entry.listed.clone(),
             settled: state.is_synced(),
-            through_gateway: entry.target.as_ref().is_ok_and(Target::is_through_gateway),
+            through_gateway: state.api_gateway.is_some(),
+            no_api_gateway: self.no_api_gateway(name),
             exceeded: entry.remote.as_ref().and_then(exceeded),
             gateway: state.gateway.as_ref().map(|gateway| GatewayInputs {
                 state: entry.gateway.clone(),
@@ -83,6 +84,16 @@ impl Engine {
             }),
             drain: self.state.drain_of(name),
         })
+    }
+
+    /// Why no address of the gateway through which the API server of a Link is reached is known or used.
+    fn no_api_gateway(&self, name: &str) -> Option<String> {
+        let way = self.links.get(name)?.api_gateway.as_ref()?;
+        let Some(reach) = self.state.api_gateway_addresses(name) else {
+            return way.unresolved.clone();
+        };
+        let is_refused = reach.addresses.is_empty();
+        is_refused.then(|| refused_message(&reach.refused))
     }
 
     /// Writes the status of a Link, if it has changed, and may be written now.

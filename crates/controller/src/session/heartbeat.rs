@@ -11,10 +11,7 @@ use mirror_core::{
     api::text::in_brief,
     mirror::link_status::{ConnectionLoss, LossCause},
 };
-use tokio::{
-    sync::{Notify, watch as latest},
-    time::sleep,
-};
+use tokio::{sync::watch as latest, time::sleep};
 
 use super::event::{HEARTBEAT_SOURCE, Reporter, SessionEvent};
 use crate::watch::ConnectionStatus;
@@ -29,20 +26,11 @@ const LONGEST_HEARTBEAT: Duration = Duration::from_secs(60);
 /// Timeout of a heartbeat.
 const HEARTBEAT_LIMIT: Duration = Duration::from_secs(15);
 /// Requests `/version` of the API server periodically, the cheapest request. Increments `recovered` when a request
-/// succeeds after a failure, which ends the pauses of watches. `wake` ends the heartbeat's own pauses, and a request that
-/// has no response yet.
-pub async fn heartbeat(
-    client: Client,
-    recovered: latest::Sender<u64>,
-    reporter: &Reporter,
-    wake: &Notify,
-) {
+/// succeeds after a failure, which ends the pauses of watches.
+pub async fn heartbeat(client: Client, recovered: latest::Sender<u64>, reporter: &Reporter) {
     let mut was_well = true;
     loop {
-        let answer = tokio::select! {
-            answer = within(HEARTBEAT_LIMIT, client.apiserver_version()) => answer,
-            () = wake.notified() => continue,
-        };
+        let answer = within(HEARTBEAT_LIMIT, client.apiserver_version()).await;
         let is_well = answer.is_ok();
         let (connection, pause) = match answer {
             Ok(_) => (ConnectionStatus::Alive, HEARTBEAT),
@@ -63,10 +51,7 @@ pub async fn heartbeat(
         {
             return;
         }
-        tokio::select! {
-            () = sleep(pause + jitter(pause / 10)) => {}
-            () = wake.notified() => {}
-        }
+        sleep(pause + jitter(pause / 10)).await;
     }
 }
 
@@ -95,51 +80,5 @@ fn after_refusal(status: &Status) -> Duration {
         wish.clamp(LOST_HEARTBEAT, LONGEST_HEARTBEAT)
     } else {
         HEARTBEAT
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{
-        convert::Infallible,
-        sync::{
-            Arc,
-            atomic::{AtomicUsize, Ordering},
-        },
-    };
-
-    use kube::client::Body;
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn heartbeat_that_is_woken_asks_at_once_although_the_last_request_has_no_answer() {
-        let asked = Arc::<AtomicUsize>::default();
-        let count = asked.clone();
-        let never = tower::service_fn(move |_: http::Request<Body>| {
-            count.fetch_add(1, Ordering::Relaxed);
-            std::future::pending::<Result<http::Response<Body>, Infallible>>()
-        });
-        let (recovered, _) = latest::channel(0);
-        let (outbox, mut events) = mpsc::channel(1);
-        let reporter = Reporter {
-            link: "east".to_owned(),
-            id: 1,
-            outbox,
-        };
-        let wake = Notify::new();
-        let woken = async {
-            for expected in 1..5 {
-                sleep(Duration::from_millis(1)).await;
-                assert_eq!(asked.load(Ordering::Relaxed), expected);
-                wake.notify_one();
-            }
-        };
-        tokio::select! {
-            () = heartbeat(Client::new(never, "default"), recovered, &reporter, &wake) => {}
-            () = woken => {}
-        }
-        assert!(events.try_recv().is_err(), "no answer, and no failure yet");
     }
 }

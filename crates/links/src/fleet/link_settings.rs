@@ -33,7 +33,7 @@ pub fn cluster_settings(
     let set = link.annotations();
     if mirror::is_through_gateway(link) {
         settings.insert("apiServerThroughGateway", json!(true));
-        if set.contains_key(labels::DISCOVERY_SERVICE) {
+        if mirror::discovers_through_gateway(link) {
             settings.insert("discoveryThroughGateway", json!(true));
         }
         if let Some(address) = set.get(labels::DISCOVERY_API_SERVER) {

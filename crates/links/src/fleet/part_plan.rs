@@ -25,11 +25,10 @@ use crate::{
 };
 
 /// Annotations that say which cluster is the target, and how its API server is reached. The credentials have to fit them.
-const WAY: [&str; 4] = [
+const WAY: [&str; 3] = [
     labels::CLUSTER_UID,
-    labels::API_SERVER_THROUGH,
+    labels::API_GATEWAY,
     labels::DISCOVERY_API_SERVER,
-    labels::DISCOVERY_SERVICE,
 ];
 
 /// What is planned for a part of a link, and what needs the other cluster.

@@ -1,7 +1,7 @@
 //! How the source cluster will reach the API server of the target cluster: at an address, through a proxy, or through
-//! the target's gateway.
+//! the target's gateway for it.
 
-use std::time::Duration;
+use std::{num::NonZeroU16, time::Duration};
 
 use anyhow::Context as _;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -16,12 +16,13 @@ use k8s_openapi::api::{
 };
 use kube::api::ListParams;
 use manifests::{
+    gateway::{load_balancer_addresses, port_for_others},
     kubeconfig::{ClusterEntry, KubeconfigContext, Secret, is_local_address},
-    link::{ApiServerAccess, ClusterName, DiscoveryWay},
+    link::{ApiServerAccess, ClusterName},
 };
 use mirror_core::{
-    api::{labels, metadata::ResourceId, names::MAX_LABEL},
-    mirror::{API_SERVER_SERVICE, DISCOVERY_PORT, GatewayService},
+    api::{labels, names::MAX_LABEL},
+    mirror::{API_SERVER_PORT, API_SERVER_SERVICE, ApiGatewaySettings, GatewayService},
 };
 
 use crate::link::{flags::LinkArgs, remark::Remark};
@@ -39,10 +40,11 @@ const TRY: Duration = Duration::from_secs(10);
 pub enum Way {
     /// At its address.
     Direct(KubeconfigContext),
-    /// The controller through the gateway, and Linkerd's control plane in its own way, if it has one.
+    /// The controller through a gateway, and Linkerd's control plane too, or at an address of its own, or not at all.
     ThroughGateway {
-        controller: KubeconfigContext,
-        discovery: Option<Box<(DiscoveryWay, KubeconfigContext)>>,
+        way: ApiGatewaySettings,
+        through: KubeconfigContext,
+        own: Option<Box<(String, KubeconfigContext)>>,
     },
 }
 
@@ -50,9 +52,9 @@ pub enum Way {
 #[derive(Clone, Debug, Default)]
 pub struct ApiServerFacts {
     /// Certificates that Pods trust, in base64, if the user may read them.
-    authority: Option<String>,
-    /// The Service to which the gateway forwards what Linkerd sends to the API server, if the link needs it.
-    service: Option<ResourceId>,
+    pub authority: Option<String>,
+    /// The gateway that leads to the API server, if the link needs it.
+    pub gateway: Option<ApiGatewaySettings>,
 }
 
 impl ApiServerFacts {
@@ -61,14 +63,10 @@ impl ApiServerFacts {
         if !args.api_server_through_gateway {
             return Ok(Self::default());
         }
-        let authority = root_authority(cluster, args).await?;
-        let is_served = args.discovery_through_gateway && args.api_server_address.is_none();
-        let service = if is_served {
-            Some(served(cluster, args).await?)
-        } else {
-            None
-        };
-        Ok(Self { authority, service })
+        Ok(Self {
+            authority: root_authority(cluster, args).await?,
+            gateway: Some(gateway(cluster, args).await?),
+        })
     }
 }
 
@@ -85,27 +83,18 @@ impl Way {
         if !args.api_server_through_gateway {
             return Ok(Self::Direct(direct(context.clone(), args, remarks)?));
         }
-        let controller = through_gateway(context, facts.authority.as_deref(), name, args)?;
-        let discovery = match &args.api_server_address {
-            Some(address) => {
-                let way = DiscoveryWay::Address(address.clone());
-                Some(Box::new((way, direct(context.clone(), args, remarks)?)))
-            }
-            None if args.discovery_through_gateway => {
-                let mut own = controller.clone();
-                let service = service_name(GatewayService::Discovery, name)?;
-                let port = DISCOVERY_PORT;
-                own.cluster.server = format!("https://{service}.{}.svc:{port}", args.namespace);
-                let service = facts.service.clone();
-                let service = service.context("nothing is known of the Service for discovery")?;
-                Some(Box::new((DiscoveryWay::Service(service), own)))
-            }
+        let through = through_gateway(context, facts.authority.as_deref(), name, args)?;
+        let way = facts.gateway.clone();
+        let mut way = way.context("nothing is known of the gateway for the API server")?;
+        way.discovery = args.discovery_through_gateway;
+        let own = match &args.api_server_address {
+            Some(at) => Some(Box::new((
+                at.clone(),
+                direct(context.clone(), args, remarks)?,
+            ))),
             None => None,
         };
-        Ok(Self::ThroughGateway {
-            controller,
-            discovery,
-        })
+        Ok(Self::ThroughGateway { way, through, own })
     }
 
     /// The kubeconfigs for it.
@@ -120,25 +109,22 @@ impl Way {
                 remarks.extend(local(both));
                 Ok(ApiServerAccess::Direct(both.kubeconfig(user, token)?))
             }
-            Self::ThroughGateway {
-                controller,
-                discovery,
-            } => {
-                remarks.push(Remark::Note(
-                    "the controller reaches the API server through the gateway, so its Pod must be meshed, and must not skip \
-                     the outbound port 443"
-                        .to_owned(),
-                ));
-                let discovery = match discovery.as_deref() {
-                    Some((way, own)) => {
+            Self::ThroughGateway { way, through, own } => {
+                remarks.push(Remark::Note(format!(
+                    "the controller reaches the API server through a gateway, so its Pod must be meshed, and must not skip \
+                     the outbound port {API_SERVER_PORT}"
+                )));
+                let own = match own.as_deref() {
+                    Some((at, own)) => {
                         remarks.extend(local(own));
-                        Some((way.clone(), own.kubeconfig(user, token)?))
+                        Some((at.clone(), own.kubeconfig(user, token)?))
                     }
                     None => None,
                 };
                 Ok(ApiServerAccess::ThroughGateway {
-                    controller: controller.kubeconfig(user, token)?,
-                    discovery,
+                    way: way.clone(),
+                    through: through.kubeconfig(user, token)?,
+                    own,
                 })
             }
         }
@@ -154,8 +140,8 @@ impl Way {
     ) -> anyhow::Result<()> {
         match self {
             Self::Direct(_) => Ok(()),
-            Self::ThroughGateway { controller, .. } => {
-                try_certificate(context, controller, user, token, console).await
+            Self::ThroughGateway { through, .. } => {
+                try_certificate(context, through, user, token, console).await
             }
         }
     }
@@ -211,7 +197,7 @@ fn service_name(service: GatewayService, cluster: &ClusterName) -> anyhow::Resul
     ))
 }
 
-/// The target cluster as the controller reaches it through the gateway: at a Service of its own cluster, which the
+/// The target cluster as it is reached through a gateway: at a Service of its own cluster, which the
 /// controller creates from the Link. TLS goes from end to end.
 fn through_gateway(
     context: &KubeconfigContext,
@@ -232,7 +218,7 @@ fn through_gateway(
     let service = service_name(GatewayService::ApiServer, name)?;
     let mut through = context.clone();
     through.cluster = ClusterEntry {
-        server: format!("https://{service}.{}.svc", args.namespace),
+        server: format!("https://{service}.{}.svc:{API_SERVER_PORT}", args.namespace),
         certificate_authority_data: Some(authority),
         insecure_skip_tls_verify: None,
         tls_server_name: Some(CERTIFICATE_NAME.to_owned()),
@@ -241,20 +227,70 @@ fn through_gateway(
     Ok(through)
 }
 
-/// The Service of the target cluster to which its gateway forwards what Linkerd sends to the API server. Fails if it does
-/// not lead there.
-async fn served(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<ResourceId> {
-    let (namespace, name) = (&args.gateway_namespace, API_SERVER_SERVICE);
-    let services = cluster.api::<Service>("default");
+/// The gateway of the target cluster that leads to its API server. Fails if there is none, or if it leads elsewhere.
+async fn gateway(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<ApiGatewaySettings> {
+    let (namespace, name) = (&args.gateway_namespace, labels::API_GATEWAY_NAME);
+    let own = cluster.api::<Service>("default");
     let own = cluster
-        .request("read the Service kubernetes", services.get("kubernetes"))
+        .request("read the Service kubernetes", own.get("kubernetes"))
         .await?;
-    let own = own
-        .spec
-        .and_then(|spec| spec.cluster_ip)
-        .unwrap_or_default();
+    let own = own.spec.and_then(|spec| spec.cluster_ip);
+    let own = own.unwrap_or_default();
+    let services = cluster.api::<Service>(namespace);
+    let service = cluster
+        .request(
+            "read the gateway for the API server",
+            services.get_opt(name),
+        )
+        .await?;
+    let leads_there = is_served(cluster, namespace, &own).await?;
+    let Some(service) = service.filter(|_| leads_there) else {
+        return Err(fail(
+            format!(
+                "the target cluster has no gateway {namespace}/{name} for its API server at {own}"
+            ),
+            format!(
+                "set apiGateway.apiServerAddress={own} in the values of `install` there, and apply what it prints"
+            ),
+        ));
+    };
+    let spec = service.spec.as_ref();
+    let is_at_nodes = spec.is_some_and(|spec| spec.type_.as_deref() == Some("NodePort"));
+    let addresses = if is_at_nodes {
+        args.set_addresses()
+    } else {
+        load_balancer_addresses(&service)
+    };
+    if addresses.is_empty() {
+        return Err(fail(
+            format!("the gateway {namespace}/{name} has no address"),
+            "wait until its load balancer has one; for a Service of type NodePort, pass addresses of nodes with \
+             --gateway-addresses",
+        ));
+    }
+    let port = port_for_others(&service, labels::GATEWAY_PORT_NAME).and_then(NonZeroU16::new);
+    let annotations = service.metadata.annotations.unwrap_or_default();
+    let identity = annotations.get(labels::GATEWAY_IDENTITY);
+    let Some((port, identity)) = port.zip(identity) else {
+        return Err(fail(
+            format!("the Service {namespace}/{name} is not that of a gateway"),
+            format!("install the gateway with {}", cluster.flags.install()),
+        ));
+    };
+    Ok(ApiGatewaySettings {
+        addresses,
+        port,
+        identity: identity.clone(),
+        service: format!("{namespace}/{API_SERVER_SERVICE}"),
+        discovery: false,
+    })
+}
+
+/// Whether the Service to which the gateway forwards leads to this address of the API server.
+async fn is_served(cluster: &Cluster, namespace: &str, address: &str) -> anyhow::Result<bool> {
     let slices = cluster.api::<EndpointSlice>(namespace);
-    let of_service = ListParams::default().labels(&format!("{}={name}", labels::SLICE_SERVICE));
+    let of_service =
+        ListParams::default().labels(&format!("{}={API_SERVER_SERVICE}", labels::SLICE_SERVICE));
     let slices = cluster
         .request(
             "list the EndpointSlices of the gateway",
@@ -264,18 +300,7 @@ async fn served(cluster: &Cluster, args: &LinkArgs) -> anyhow::Result<ResourceId
         .items;
     let endpoints = slices.iter().flat_map(|slice| &slice.endpoints);
     let mut addresses = endpoints.flat_map(|endpoint| &endpoint.addresses);
-    if addresses.any(|address| *address == own) {
-        return Ok(ResourceId::new(namespace, name));
-    }
-    Err(fail(
-        format!(
-            "the Service {namespace}/{name} of the target cluster does not lead to its API server at {own}"
-        ),
-        format!(
-            "set gateway.apiServerAddress={own} in the values of `install` there, and apply what it prints; or link without \
-             --discovery-through-gateway"
-        ),
-    ))
+    Ok(addresses.any(|found| found == address))
 }
 
 /// The certificates that Pods of the target cluster trust, in base64. The user's kubeconfig may have those of a load
@@ -349,15 +374,15 @@ mod tests {
 
     #[test]
     fn cluster_name_that_leaves_no_room_for_a_service_is_refused() {
-        let named = |service, length| service_name(service, &"e".repeat(length).parse().unwrap());
-        for (service, most) in [
-            (GatewayService::ApiServer, 59),
-            (GatewayService::Discovery, 53),
-        ] {
-            assert_eq!(named(service, most).unwrap().len(), MAX_LABEL);
-            let error = named(service, most + 1).unwrap_err();
-            let hint = format!("pass a --cluster-name of at most {most} characters");
-            assert_eq!(hint_of(&error), Some(&*hint));
-        }
+        let named = |length| {
+            service_name(
+                GatewayService::ApiServer,
+                &"e".repeat(length).parse().unwrap(),
+            )
+        };
+        assert_eq!(named(59).unwrap().len(), MAX_LABEL);
+        let error = named(60).unwrap_err();
+        let hint = "pass a --cluster-name of at most 59 characters";
+        assert_eq!(hint_of(&error), Some(hint));
     }
 }

@@ -53,7 +53,7 @@ impl Existing<'_> {
             let address = set.and_then(|set| set.get(labels::DISCOVERY_API_SERVER));
             if !given.has(&["discovery_through_gateway"]) {
                 args.discovery_through_gateway =
-                    set.is_some_and(|set| set.contains_key(labels::DISCOVERY_SERVICE));
+                    self.link.is_some_and(mirror::discovers_through_gateway);
             }
             if !args.discovery_through_gateway {
                 args.api_server_address = address.cloned();

@@ -31,13 +31,12 @@ pub struct LinkArgs {
     /// Address of the target's API server that the source cluster can reach [default: the kubeconfig's]
     #[arg(long, value_name = "URL", value_parser = typed::server_address)]
     pub api_server_address: Option<String>,
-    /// Reach the target's API server through its gateway, so that nothing else has to be open. Linkerd's control plane
-    /// cannot use this way alone: remote discovery also needs --discovery-through-gateway or --api-server-address, and
-    /// without them the target cluster joins federated Services through its gateway
+    /// Reach the target's API server through its gateway for that, so that nothing but gateways has to be open: set
+    /// apiGateway.apiServerAddress there. Remote discovery also needs --discovery-through-gateway or --api-server-address,
+    /// and without them the target cluster joins federated Services through its gateway
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub api_server_through_gateway: bool,
-    /// Let Linkerd's control plane reach the target's API server through the gateway too, for remote discovery. The
-    /// target cluster must have the Service for it: set gateway.apiServerAddress there
+    /// Let Linkerd's control plane reach the target's API server through that gateway too, for remote discovery
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub discovery_through_gateway: bool,
     /// Proxy on the way to the target's API server: http://, https:// or socks5://, or `none` [default: the kubeconfig's]
@@ -201,7 +200,7 @@ impl LinkArgs {
     pub fn useless(&self) -> impl Iterator<Item = (&'static str, Useless)> {
         use Useless::{Refused, RefusedByLink, Warned};
         let options = &self.options;
-        let api_server = self.api_server_through_gateway;
+        let nothing_else = self.is_without_discovery();
         let through_gateway = options.federated_through == FederatedThrough::Gateway;
         let networks = options
             .gateway_networks
@@ -214,12 +213,7 @@ impl LinkArgs {
         let other_name = self.gateway_name != labels::GATEWAY_NAME;
         let other_namespace = self.gateway_namespace != labels::MULTICLUSTER_NAMESPACE;
         let given = [
-            (api_server, "--api-server-through-gateway", Refused),
-            (
-                self.discovery_through_gateway,
-                "--discovery-through-gateway",
-                Refused,
-            ),
+            (nothing_else, "--api-server-through-gateway", Refused),
             (through_gateway, "--federated-through=gateway", Refused),
             (networks, "--gateway-networks", Refused),
             (addresses, "--gateway-addresses", RefusedByLink),
@@ -287,11 +281,6 @@ mod tests {
             (
                 "--api-server-through-gateway",
                 "--api-server-through-gateway",
-                [true, true],
-            ),
-            (
-                "--discovery-through-gateway",
-                "--discovery-through-gateway",
                 [true, true],
             ),
             (

@@ -45,10 +45,9 @@ const FIELDS: [&str; 7] = [
     "gatewayIdentity",
 ];
 /// Annotations that say how the API server is reached, with their names in the list.
-const ANNOTATIONS: [(&str, &str); 3] = [
-    (labels::API_SERVER_THROUGH, "apiServerThroughGateway"),
+const ANNOTATIONS: [(&str, &str); 2] = [
+    (labels::API_GATEWAY, "apiGateway"),
     (labels::DISCOVERY_API_SERVER, "discoveryApiServer"),
-    (labels::DISCOVERY_SERVICE, "discoveryService"),
 ];
 
 /// All fields of the spec that `link` writes.

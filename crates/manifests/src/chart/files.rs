@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{obsolete, schema, templates};
 use crate::{
-    install::{CHART_TEMPLATES, CRD_PARTS},
+    install::{CHART_TEMPLATES, CRD_PARTS, OF_EACH_GATEWAY},
+    render::Template,
     values::{VERSION, Values, documented},
     yaml,
 };
@@ -19,6 +20,12 @@ const HEADER: &str = "\
 const HA_HEADER: &str = "\
 # Values for high availability, as of `linkerd-mc install --ha`. Pass this file with --values.
 # Generated from the code: run `just chart`.
+";
+
+/// Begins a block for each gateway, which is then in the context.
+const EACH_GATEWAY: &str = "\
+{{- range $gateway := $ctx.gateways }}
+{{- $_ := set $ctx \"gateway\" $gateway }}
 ";
 
 /// Each file by its path in the chart.
@@ -34,9 +41,16 @@ pub fn all() -> BTreeMap<String, String> {
             templates::partials(&CRD_PARTS),
         ),
     ]);
-    for (template, condition) in CHART_TEMPLATES {
+    let mut add = |template: Template, block: Option<&str>| {
         let name = format!("templates/{}", template.0);
-        files.insert(name, templates::whole(template, condition));
+        files.insert(name, templates::whole(template, block));
+    };
+    for (template, condition) in CHART_TEMPLATES {
+        let block = condition.map(|path| format!("{{{{- if $ctx.{path} }}}}\n"));
+        add(template, block.as_deref());
+    }
+    for template in OF_EACH_GATEWAY {
+        add(template, Some(EACH_GATEWAY));
     }
     files
 }

@@ -12,20 +12,17 @@ pub const GENERATED: &str = "Generated: run `just chart`.";
 /// Helm must not delete the CRD, and with it all Links, when the chart is uninstalled or leaves it out.
 const KEEP: &str = "    helm.sh/resource-policy: keep\n";
 
-/// A file of the chart. If `condition`, a path of the context, is false, the file renders to nothing.
-pub fn whole((name, source): Template, condition: Option<&str>) -> String {
+/// A file of the chart, inside of the block that begins so.
+pub fn whole((name, source): Template, block: Option<&str>) -> String {
     let mut text = format!(
         "{{{{- /* From templates/{name}.hbs. {GENERATED} */}}}}\n\
          {{{{- $ctx := include \"linkerd-mc.context\" . | fromJson }}}}\n"
     );
     let converted = convert(source, "$ctx");
-    match condition {
-        Some(path) => {
+    match block {
+        Some(block) => {
             // Writing to a String cannot fail.
-            let _ = write!(
-                text,
-                "{{{{- if $ctx.{path} }}}}\n{converted}{{{{- end }}}}\n"
-            );
+            let _ = write!(text, "{block}{converted}{{{{- end }}}}\n");
         }
         None => text += &converted,
     }

@@ -1,14 +1,14 @@
 //! Tests of the objects that values result in.
 
+mod gateways;
+
 use std::collections::BTreeSet;
 
-use mirror_core::{
-    api::{
-        gateway_suffixes::{ADDITIONAL_ENV, VARIABLE},
-        labels as l,
-    },
-    mirror::{API_SERVER_SERVICE, DISCOVERY_PORT},
+use mirror_core::api::{
+    gateway_suffixes::{ADDITIONAL_ENV, VARIABLE},
+    labels as l,
 };
+use serde_json::json;
 
 use super::*;
 
@@ -569,30 +569,4 @@ fn without_gateway_only_its_objects_are_left_out() {
             "NetworkAuthentication source-cluster",
         ]
     );
-}
-
-#[test]
-fn api_server_is_served_at_its_cluster_ip_if_that_is_set() {
-    for (address, address_type) in [("10.96.0.1", "IPv4"), ("fd00:10:96::1", "IPv6")] {
-        let manifest =
-            rendered(|values| address.clone_into(&mut values.gateway.api_server_address));
-        let service = find(&manifest, "Service", API_SERVER_SERVICE).unwrap();
-        let port = &service["spec"]["ports"][0]["port"];
-        assert_eq!(*port, json!(DISCOVERY_PORT));
-        assert_eq!(service["spec"].get("selector"), None);
-        let slice = find(&manifest, "EndpointSlice", API_SERVER_SERVICE).unwrap();
-        assert_eq!(slice["addressType"], address_type);
-        assert_eq!(slice["endpoints"][0]["addresses"], json!([address]));
-        assert_eq!(
-            slice["metadata"]["labels"][l::SLICE_SERVICE],
-            API_SERVER_SERVICE
-        );
-    }
-    let without_gateway = rendered(|values| {
-        "10.96.0.1".clone_into(&mut values.gateway.api_server_address);
-        values.gateway.enabled = false;
-    });
-    for manifest in [rendered(|_| ()), without_gateway] {
-        assert_eq!(find(&manifest, "Service", API_SERVER_SERVICE), None);
-    }
 }

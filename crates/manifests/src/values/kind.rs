@@ -308,11 +308,15 @@ mod tests {
             ),
             ("gateway.probe.path", json!("/r"), json!("r")),
             (
-                "gateway.apiServerAddress",
+                "apiGateway.apiServerAddress",
                 json!("fd00::1"),
                 json!("10.0.0"),
             ),
-            ("gateway.apiServerAddress", json!(""), json!("kubernetes")),
+            (
+                "apiGateway.apiServerAddress",
+                json!(""),
+                json!("kubernetes"),
+            ),
             (
                 "gateway.serviceType",
                 json!("NodePort"),

@@ -69,6 +69,7 @@ group! {
     /// All values of `install`.
     Values, prefix "" {
         gateway "gateway": GatewayValues = GatewayValues::default(), Group(GatewayValues::ENTRIES), "The gateway that other clusters send traffic to";
+        api_gateway "apiGateway": ApiGatewayValues = ApiGatewayValues::default(), Group(ApiGatewayValues::ENTRIES), "The gateway through which controllers of other clusters reach the API server of this one";
         controller "controller": ControllerValues = ControllerValues::default(), Group(ControllerValues::ENTRIES), "The controller that mirrors Services from other clusters";
         federation "federation": FederationValues = FederationValues::default(), Group(FederationValues::ENTRIES), "Services of this cluster that join federated Services";
         remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
@@ -111,7 +112,6 @@ group! {
         load_balancer_class "loadBalancerClass": String = String::new(), Value(Kind::Text), "loadBalancerClass of its Service";
         load_balancer_ip "loadBalancerIP": String = String::new(), Value(Kind::Text), "loadBalancerIP of its Service";
         load_balancer_source_ranges "loadBalancerSourceRanges": Vec<String> = Vec::new(), Value(Kind::List), "Client networks that the load balancer accepts";
-        api_server_address "apiServerAddress": String = String::new(), Value(Kind::OptionalAddress), "ClusterIP of the Service default/kubernetes. If set, Linkerd in other clusters can reach this API server through the gateway (link --discovery-through-gateway)";
         #[serde(deserialize_with = "number_or_empty")]
         termination_grace_period_seconds "terminationGracePeriodSeconds": Option<u32> = None, Value(Kind::OptionalNumber), "Grace period of its pods, in seconds";
         node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
@@ -129,6 +129,23 @@ group! {
         port "port": u16 = 4191, Value(Kind::Port), "Port";
         node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port";
         seconds "seconds": u32 = 3, Value(Kind::Number(1)), "Interval of probes, in seconds";
+    }
+}
+
+group! {
+    /// Values of the gateway for the API server. What it does not have is as for the other gateway.
+    ApiGatewayValues, prefix "apiGateway." {
+        api_server_address "apiServerAddress": String = String::new(), Value(Kind::OptionalAddress), "ClusterIP of the Service default/kubernetes. The gateway is installed if this is set, and forwards to nothing else (link --api-server-through-gateway)";
+        #[serde(deserialize_with = "text_or_list")]
+        clients "clients": Vec<String> = Vec::new(), Value(Kind::TextOrList), "TLS identities that may use it, such as *.identity.linkerd.west.example; if empty, those of controllers in clusters with the trust domain and the namespaces of this one";
+        replicas "replicas": u32 = 1, Value(Kind::Number(0)), "Number of pods";
+        port "port": u16 = 4143, Value(Kind::Port), "Port of its Service";
+        service_type "serviceType": String = "LoadBalancer".to_owned(), Value(Kind::OneOf(&["LoadBalancer", "NodePort", "ClusterIP"])), "Type of its Service";
+        node_port "nodePort": Option<u16> = None, Value(Kind::OptionalPort), "Fixed node port of its Service";
+        service_annotations "serviceAnnotations": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Annotations), "Annotations of its Service";
+        load_balancer_class "loadBalancerClass": String = String::new(), Value(Kind::Text), "loadBalancerClass of its Service";
+        load_balancer_ip "loadBalancerIP": String = String::new(), Value(Kind::Text), "loadBalancerIP of its Service";
+        load_balancer_source_ranges "loadBalancerSourceRanges": Vec<String> = Vec::new(), Value(Kind::List), "Client networks that the load balancer accepts";
     }
 }
 
@@ -208,6 +225,13 @@ impl GatewayValues {
     }
 }
 
+impl ApiGatewayValues {
+    /// Whether there is such a gateway.
+    pub fn is_installed(&self) -> bool {
+        !self.api_server_address.is_empty()
+    }
+}
+
 impl Values {
     /// Sets what Linkerd's configuration says about the domains of the cluster.
     pub fn take_domains(&mut self, config: &LinkerdConfig) {
@@ -237,6 +261,7 @@ impl Values {
     /// Sets values for high availability: several replicas of each component, spread over nodes and zones.
     pub fn make_highly_available(&mut self) {
         self.gateway.replicas = 3;
+        self.api_gateway.replicas = 2;
         self.controller.replicas = 2;
         self.enable_pod_anti_affinity = true;
     }

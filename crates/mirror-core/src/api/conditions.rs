@@ -77,7 +77,7 @@ pub mod connected {
     pub const CERTIFICATE_INVALID: &str = "CertificateInvalid";
     /// It refuses the token, which may have been revoked or have expired.
     pub const UNAUTHORIZED: &str = "Unauthorized";
-    /// It is reached through the gateway, and that does not answer; see `GatewayAlive`.
+    /// It is reached through a gateway, of which no address is known, or all are refused.
     pub const GATEWAY_UNREACHABLE: &str = "GatewayUnreachable";
     /// No connection was tried yet.
     pub const NOT_TRIED: &str = "NotTried";

@@ -35,8 +35,7 @@ pub const FEDERATED_MEMBERS: &str = "mirror.linkerd.io/federated=member";
 pub const MIRRORED_SERVICE: &str = "mirror.linkerd.io/mirrored-service";
 /// Label that names the target cluster of a mirror. Federated Services have none.
 pub const CLUSTER_NAME: &str = "mirror.linkerd.io/cluster-name";
-/// Label of the Services that lead to a gateway itself: `probe-<link>`, and ours `api-<link>` and `discovery-<link>`. Value
-/// `true`.
+/// Label of the Services that lead to a gateway itself: `probe-<link>`, and ours `api-<link>`. Value `true`.
 pub const MIRRORED_GATEWAY: &str = "mirror.linkerd.io/mirrored-gateway";
 /// Label of an endpoint mirror: the name of the headless mirror it belongs to.
 pub const HEADLESS_MIRROR: &str = "mirror.linkerd.io/headless-mirror-svc-name";
@@ -88,15 +87,12 @@ pub const ALLOWED_NAMESPACES: &str = "multicluster.linkerd.io/allowed-namespaces
 pub const FEDERATION: &str = "multicluster.linkerd.io/federation";
 /// Annotation on a Link (ours): how its cluster takes part in federated Services: through `discovery` or its `gateway`.
 pub const FEDERATED_THROUGH: &str = "multicluster.linkerd.io/federated-through";
-/// Annotation on a Link (ours): how the controller reaches the API server of the target cluster: `direct`, at the address
-/// in the credentials, or `gateway`, through the gateway.
-pub const API_SERVER_THROUGH: &str = "multicluster.linkerd.io/api-server-through";
-/// Annotation on a Link (ours) whose API server is reached through the gateway: where Linkerd's control plane reaches the
-/// API server, for remote discovery. Without it, Linkerd does not reach the target cluster.
+/// Annotation on a Link (ours): the gateway through which the controller reaches the API server of the target cluster, as
+/// JSON. Without it, the controller uses the address in the credentials.
+pub const API_GATEWAY: &str = "multicluster.linkerd.io/api-gateway";
+/// Annotation on a Link (ours) with [`API_GATEWAY`]: where Linkerd's control plane reaches the API server, for remote
+/// discovery, if not through that gateway.
 pub const DISCOVERY_API_SERVER: &str = "multicluster.linkerd.io/discovery-api-server";
-/// Annotation on a Link (ours): the Service of the target cluster, `<namespace>/<name>`, that leads to its API server on
-/// port 8443. Linkerd's control plane reaches it through the gateway, for remote discovery.
-pub const DISCOVERY_SERVICE: &str = "multicluster.linkerd.io/discovery-service";
 /// Annotation on a Link (ours): the time (RFC 3339) until which its cluster is drained. A drained cluster takes no part
 /// in federated Services that have another member.
 pub const DRAINED_UNTIL: &str = "multicluster.linkerd.io/drained-until";
@@ -184,6 +180,8 @@ pub const LINKERD_ISSUER: &str = "linkerd-identity-issuer";
 pub const LINKERD_TRUST_ROOTS_KEY: &str = "ca-bundle.crt";
 /// Default name of the gateway.
 pub const GATEWAY_NAME: &str = "linkerd-gateway";
+/// Name of the gateway that leads to the API server.
+pub const API_GATEWAY_NAME: &str = "linkerd-api-gateway";
 /// Default name of the ServiceAccount that a remote controller uses.
 pub const REMOTE_ACCESS_ACCOUNT: &str = "linkerd-service-mirror-remote-access-default";
 /// Name of the controller's Deployment and ServiceAccount.

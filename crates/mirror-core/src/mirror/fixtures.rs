@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod states;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, num::NonZeroU16, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -11,8 +11,8 @@ use serde_json::Value;
 #[cfg(test)]
 pub(crate) use self::states::{body, described, plan, plan_unconfirmed, reported};
 use super::{
-    Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Omitted, RemoteState, State, Store,
-    Target,
+    ApiGatewaySettings, Config, GatewayState, LinkEntry, Liveness, NamespacePhase, Omitted,
+    RemoteState, State, Store, Target,
 };
 use crate::api::{
     k8s::{
@@ -31,6 +31,8 @@ pub(crate) const LINKS: &str = "mc";
 pub const NS: &str = "ns";
 /// The gateway's address in tests.
 pub(crate) const GATEWAY: &str = "192.0.2.1";
+/// The gateway of each target cluster that leads to its API server.
+pub(crate) const API_GATEWAY: &str = "192.0.2.7";
 
 pub fn map(pairs: &[(&str, &str)]) -> Map {
     pairs.iter().copied().collect()
@@ -84,6 +86,19 @@ pub fn link(name: &str) -> Link {
         },
         status: None,
     }
+}
+
+/// The same Link, whose API server is reached through a gateway.
+pub(crate) fn through_gateway(link: &mut Link, discovery: bool) {
+    let settings = ApiGatewaySettings {
+        addresses: vec![API_GATEWAY.to_owned()],
+        port: NonZeroU16::new(4443).unwrap(),
+        identity: "api.identity".to_owned(),
+        service: "linkerd-multicluster/kubernetes-api".to_owned(),
+        discovery,
+    };
+    let annotations = link.metadata.annotations.get_or_insert_default();
+    annotations.insert(l::API_GATEWAY.to_owned(), settings.to_annotation());
 }
 
 /// A Link, parsed.
@@ -264,6 +279,10 @@ pub(crate) fn entry(target: Target) -> LinkEntry {
         gateway: GatewayState {
             addresses: Some(vec![ip(GATEWAY)]),
             liveness: Liveness::Alive,
+        },
+        api_gateway: GatewayState {
+            addresses: Some(vec![ip(API_GATEWAY)]),
+            liveness: Liveness::Unknown,
         },
     }
 }

@@ -26,8 +26,7 @@ pub enum Key {
         /// Name of the member Services.
         service: String,
     },
-    /// The Services that lead to the gateway of one Link itself: those for probes, for the API server behind it, and for
-    /// Linkerd.
+    /// The Services that lead to the gateways of one Link themselves: those for probes, and for the API server.
     Gateway {
         /// Name of the Link.
         link: String,

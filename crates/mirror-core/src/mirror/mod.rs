@@ -38,7 +38,7 @@ mod properties;
 pub use key::{Key, Names};
 pub use metadata::{Owner, is_managed, is_our_route, owner};
 pub use names::{
-    API_SERVER_SERVICE, DISCOVERY_PORT, FEDERATED_SUFFIX, GatewayService, endpoint_mirror_name,
+    API_SERVER_PORT, API_SERVER_SERVICE, FEDERATED_SUFFIX, GatewayService, endpoint_mirror_name,
     federated_name, mirror_name,
 };
 pub use outcome::{
@@ -51,10 +51,11 @@ pub use state::{
     Liveness, Local, Namespace, NamespacePhase, Namespaces, Omitted, RemoteState, State, Store,
 };
 pub use target::{
-    ApiServerThrough, ClusterNetworks, Copied, CopiedError, DEFAULT_DOMAIN, Exclusions,
-    FederatedThrough, Federation, Gateway, Host, LocalQueries, MirrorMode, PolicyError, Probe,
-    Queries, Query, Refused, Target, allowed_namespaces, copied_rules, has_discovery,
-    is_through_gateway, local_queries, member, mode, networks, refusal, refused_message, slices_of,
+    ApiGateway, ApiGatewaySettings, ClusterNetworks, Copied, CopiedError, DEFAULT_DOMAIN,
+    Exclusions, FederatedThrough, Federation, Gateway, Host, LocalQueries, MirrorMode, PolicyError,
+    Probe, Queries, Query, Refused, Target, allowed_namespaces, copied_rules,
+    discovers_through_gateway, has_discovery, is_through_gateway, local_queries, member, mode,
+    networks, refusal, refused_message, slices_of,
 };
 #[cfg(test)]
 pub(crate) use target::{InvalidLink, networks::Refusal};

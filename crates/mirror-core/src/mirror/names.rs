@@ -14,32 +14,29 @@ use crate::api::{
 
 /// Suffix of federated Services.
 pub const FEDERATED_SUFFIX: &str = "-federated";
-/// Name of the Service of a target cluster that leads to its API server, for Linkerd in other clusters.
+/// Name of the Service of a target cluster that leads to its API server, for other clusters.
 pub const API_SERVER_SERVICE: &str = "kubernetes-api";
-/// Port of this Service, and of the local one that leads there through the gateway. Linkerd's own Pods do not send
+/// Port of this Service, and of the local one that leads there through a gateway. Linkerd's own Pods do not send
 /// connections to 443 and 6443, the ports of API servers, through their proxies.
-pub const DISCOVERY_PORT: u16 = 8443;
+pub const API_SERVER_PORT: u16 = 8443;
 
 /// A Service in the namespace of Links that leads to the gateway of a Link itself. A Link has at most one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayService {
     /// `probe-<link>`: the controller sends its probes to it.
     Probe,
-    /// `api-<link>`: leads to the API server of the target cluster, through the gateway.
+    /// `api-<link>`: leads to the API server of the target cluster, through its gateway for API servers.
     ApiServer,
-    /// `discovery-<link>`: leads there too, for Linkerd's control plane, which cannot use the port of `api-<link>`.
-    Discovery,
 }
 
 impl GatewayService {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Probe, Self::ApiServer, Self::Discovery];
+    pub const ALL: [Self; 2] = [Self::Probe, Self::ApiServer];
 
     fn prefix(self) -> &'static str {
         match self {
             Self::Probe => "probe-",
             Self::ApiServer => "api-",
-            Self::Discovery => "discovery-",
         }
     }
 
@@ -144,9 +141,6 @@ impl fmt::Display for Purpose<'_> {
             }
             Self::Gateway(GatewayService::ApiServer, link) => {
                 write!(f, "the Service for the API server of Link {link}")
-            }
-            Self::Gateway(GatewayService::Discovery, link) => {
-                write!(f, "the Service for discovery of Link {link}")
             }
             Self::Mirror { cluster, service } => {
                 write!(f, "Service {service} of cluster {cluster}")

@@ -1,5 +1,6 @@
 //! What a Link says about its target cluster, parsed once into types whose values are always valid.
 
+mod api_gateway;
 pub mod drain;
 pub(crate) mod exclusions;
 pub(crate) mod export;
@@ -9,14 +10,13 @@ pub(crate) mod policy;
 pub mod tool_keys;
 
 pub use self::{
+    api_gateway::ApiGatewaySettings,
     exclusions::{CopiedError, Exclusions, copied_rules},
     export::{LocalQueries, MirrorMode, Queries, Query, local_queries, member, mode, slices_of},
     link::{
-        DEFAULT_DOMAIN, Gateway, Host, InvalidLink, Probe, Target, has_discovery,
-        is_through_gateway,
+        ApiGateway, DEFAULT_DOMAIN, Gateway, Host, InvalidLink, Probe, Target,
+        discovers_through_gateway, has_discovery, is_through_gateway,
     },
     networks::{ClusterNetworks, Refused, networks, refusal, refused_message},
-    policy::{
-        ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,
-    },
+    policy::{Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces},
 };

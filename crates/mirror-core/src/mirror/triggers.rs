@@ -327,16 +327,6 @@ impl State {
         once_each(keys)
     }
 
-    /// The keys of Services whose endpoints Linkerd may discover through the gateway of a Link. They report if it cannot.
-    pub(crate) fn keys_discovered_through(&self, link: &str) -> Vec<Key> {
-        let link = self.active_link(link).into_iter();
-        let services = link.flat_map(|(target, entry)| {
-            let services = entry.remote.iter().flat_map(RemoteState::services);
-            services.flat_map(|service| exported_keys(&target.cluster, service))
-        });
-        services.collect()
-    }
-
     /// All keys.
     pub fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.links.keys().map(|link| Key::gateway(link)).collect();

@@ -9,7 +9,7 @@ use mirror_core::{
         duration::utc,
         link::ServiceStatus,
     },
-    mirror::{ApiServerThrough, FederatedThrough, Reason, is_through_gateway},
+    mirror::{FederatedThrough, Reason, is_through_gateway},
 };
 use serde::Serialize;
 
@@ -18,6 +18,17 @@ use super::{
     snapshot::{ClusterSnapshot, LinkSnapshot},
 };
 use crate::finding::Finding;
+
+/// How the controller reaches the API server of a target cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApiServerThrough {
+    /// At the address in the credentials.
+    #[default]
+    Direct,
+    /// Through a gateway, so that it has to be reachable only in the target cluster.
+    Gateway,
+}
 
 /// The state of a Link. Its JSON is the documented output of `status` and `graph`: a field that is `null` is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

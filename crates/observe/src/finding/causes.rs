@@ -169,7 +169,7 @@ causes! {
         "The Service is reached through a gateway, and the Link has none.",
         "Link the cluster again with its gateway (`--gateway`).";
     NoDiscovery in Objects:
-        "Linkerd cannot discover the Pods of the Service, because the API server of its cluster is reached through the gateway only.",
+        "Linkerd cannot discover the Pods of the Service, because the API server of its cluster is reached through a gateway only.",
         "Export the Service through the gateway.";
     WriteFailed in Objects:
         "The controller cannot write the mirror; the evidence has the answer of the API server. It tries again.",

@@ -188,7 +188,7 @@ fn settings_of_the_file_are_written_and_what_the_target_cluster_says_stays() {
     let [_, mut west] = done(&all);
     let link = &mut west.links[0];
     link.annotations_mut()
-        .insert(labels::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+        .insert(labels::API_GATEWAY.to_owned(), "{}".to_owned());
     link.spec = LinkSpec {
         gateway_address: String::new(),
         gateway_port: String::new(),

@@ -32,6 +32,7 @@ use crate::cli::fleet::view;
 pub const FILE: &str =
     "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{target: east, source: west}]\n";
 const NAMESPACE: &str = labels::MULTICLUSTER_NAMESPACE;
+const API_GATEWAY: &str = r#"{"addresses":["192.0.2.7"],"port":4143,"identity":"api.id","service":"linkerd-multicluster/kubernetes-api"}"#;
 
 /// The file, with the consent of the user to delete and to take over.
 pub fn loaded(text: &str) -> LoadedFleet {
@@ -110,7 +111,10 @@ pub fn installed(cluster: &str, address: &str) -> ClusterFacts {
         has_links: true,
         target: Some(Ok(TargetSide {
             facts,
-            inside: ApiServerFacts::default(),
+            inside: ApiServerFacts {
+                gateway: serde_json::from_str(API_GATEWAY).ok(),
+                ..ApiServerFacts::default()
+            },
         })),
         ..ClusterFacts::default()
     }

@@ -2,8 +2,11 @@
 
 use anstyle::AnsiColor;
 
-use mirror_core::mirror::{ApiServerThrough, FederatedThrough};
-use observe::clusters::{link_summary::LinkSummary, topology::Edge};
+use mirror_core::mirror::FederatedThrough;
+use observe::clusters::{
+    link_summary::{ApiServerThrough, LinkSummary},
+    topology::Edge,
+};
 
 /// What is said of a Link that is in the file of a fleet only.
 pub const MISSING: &str = "missing";

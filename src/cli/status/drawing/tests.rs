@@ -1,10 +1,11 @@
 //! Tests of the drawings.
 
 use dialoguer::console::measure_text_width;
-use mirror_core::mirror::{ApiServerThrough, FederatedThrough};
+use mirror_core::mirror::FederatedThrough;
 use observe::clusters::{
     fixtures::silence,
     fixtures::snapshots,
+    link_summary::ApiServerThrough,
     topology::{ClusterNode, Topology},
 };
 

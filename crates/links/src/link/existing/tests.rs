@@ -155,7 +155,7 @@ fn way_to_the_api_server_stays_unless_a_flag_names_it() {
     let credentials = kubeconfig(OLD, "a", None);
     let [direct, mut alone] = [there(), there()];
     let set = alone.metadata.annotations.as_mut().unwrap();
-    set.insert(labels::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+    set.insert(labels::API_GATEWAY.to_owned(), "{}".to_owned());
     let mut both = alone.clone();
     let set = both.metadata.annotations.as_mut().unwrap();
     let address = "https://east:6443".to_owned();

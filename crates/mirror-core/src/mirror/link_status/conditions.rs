@@ -32,8 +32,10 @@ pub struct StatusInputs {
     pub credentials: Option<Result<(), (&'static str, String)>>,
     /// Whether the target cluster answers; `None` before the first answer or failure. `Err`: the error.
     pub connected: Option<Result<(), ConnectionLoss>>,
-    /// Whether the API server is reached through the gateway.
+    /// Whether the API server is reached through a gateway.
     pub through_gateway: bool,
+    /// Why no address of that gateway is known or used.
+    pub no_api_gateway: Option<String>,
     /// Why a change of the Link is not in effect yet: what it selects now cannot be listed. The error.
     pub held_up: Option<String>,
     /// Which credentials are in use; `None` if none are yet.
@@ -189,8 +191,7 @@ fn credentials_expiring(facts: &StatusInputs, now: Timestamp) -> Option<Reported
 }
 
 fn connected(facts: &StatusInputs) -> Reported {
-    let liveness = facts.gateway.as_ref().map(|gateway| gateway.state.liveness);
-    let (status, reason, message) = match (&facts.connected, liveness) {
+    let (status, reason, message) = match (&facts.connected, &facts.no_api_gateway) {
         (None, _) => ("Unknown", c::connected::NOT_TRIED, String::new()),
         (Some(Ok(())), _) => ("True", c::connected::CONNECTED, String::new()),
         (Some(Err(loss)), _) if loss.cause == LossCause::Certificate => {
@@ -202,13 +203,12 @@ fn connected(facts: &StatusInputs) -> Reported {
         (Some(Err(loss)), _) if loss.cause == LossCause::NoService => {
             ("False", c::connected::UNREACHABLE, loss.why.clone())
         }
-        (Some(Err(why)), Some(Liveness::Dead)) if facts.through_gateway => {
-            let message =
-                format!("the gateway, which leads to the API server, does not answer: {why}");
+        (Some(Err(_)), Some(why)) => {
+            let message = format!("cannot reach the gateway that leads to the API server: {why}");
             ("False", c::connected::GATEWAY_UNREACHABLE, message)
         }
-        (Some(Err(why)), Some(Liveness::Alive)) if facts.through_gateway => {
-            let message = format!("the gateway answers, but not the API server behind it: {why}");
+        (Some(Err(why)), None) if facts.through_gateway => {
+            let message = format!("neither the API server nor its gateway answers: {why}");
             ("False", c::connected::UNREACHABLE, message)
         }
         (Some(Err(loss)), _) => ("False", c::connected::UNREACHABLE, loss.why.clone()),

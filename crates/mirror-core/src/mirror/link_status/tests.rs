@@ -541,7 +541,7 @@ fn connected_names_what_a_user_has_to_look_at() {
         (LossCause::Token, "Unauthorized"),
         (LossCause::NoService, "Unreachable"),
     ] {
-        // The gateway is not the reason, whatever its probes say.
+        // The gateway for traffic is not the reason, whatever its probes say.
         let facts = StatusInputs {
             connected: Some(Err(ConnectionLoss {
                 why: "no".to_owned(),
@@ -567,29 +567,20 @@ fn connected_names_what_a_user_has_to_look_at() {
 }
 
 #[test]
-fn connected_names_the_half_that_does_not_answer() {
-    let facts = |through_gateway, liveness| StatusInputs {
-        connected: Some(Err("timed out".to_owned().into())),
-        through_gateway,
-        gateway: Some(GatewayInputs {
-            state: GatewayState {
-                liveness,
-                ..GatewayState::default()
-            },
-            ..GatewayInputs::default()
-        }),
-        ..StatusInputs::default()
-    };
-    let behind = "the gateway answers, but not the API server behind it: timed out";
-    let gateway = "the gateway, which leads to the API server, does not answer: timed out";
-    for (through_gateway, liveness, reason, message) in [
-        (false, Liveness::Dead, "Unreachable", "timed out"),
-        (false, Liveness::Alive, "Unreachable", "timed out"),
-        (true, Liveness::Unknown, "Unreachable", "timed out"),
-        (true, Liveness::Alive, "Unreachable", behind),
-        (true, Liveness::Dead, "GatewayUnreachable", gateway),
+fn connected_says_that_the_api_server_is_behind_a_gateway() {
+    let neither = "neither the API server nor its gateway answers: timed out";
+    let unresolved = "cannot reach the gateway that leads to the API server: no such host";
+    for (through_gateway, no_api_gateway, reason, message) in [
+        (false, None, "Unreachable", "timed out"),
+        (true, None, "Unreachable", neither),
+        (true, Some("no such host"), "GatewayUnreachable", unresolved),
     ] {
-        let facts = facts(through_gateway, liveness);
+        let facts = StatusInputs {
+            connected: Some(Err("timed out".to_owned().into())),
+            through_gateway,
+            no_api_gateway: no_api_gateway.map(str::to_owned),
+            ..StatusInputs::default()
+        };
         let status = status(&LinkStatus::default(), &facts, &Outcomes::default(), at(0));
         let found = status.condition("Connected").unwrap();
         assert_eq!((&*found.reason, &*found.message), (reason, message));

@@ -168,12 +168,9 @@ impl State {
         let mut keys = Vec::new();
         keys.extend(member_name(name).map(|service| Key::federated(namespace, service)));
         if namespace == self.config.namespace
-            && let Some((service, link)) = GatewayService::parse(name)
+            && let Some(link) = GatewayService::link_of(name)
         {
             keys.push(Key::gateway(link));
-            if service == GatewayService::Discovery {
-                keys.extend(self.keys_discovered_through(link));
-            }
         }
         for (rest, cluster) in splits(name) {
             let Some((target, entry)) = self.link(cluster) else {

@@ -69,8 +69,8 @@ impl ClusterMembership<'_> {
     }
 
     /// Refuses the membership if Linkerd cannot discover its endpoints.
-    pub(crate) fn needs_discovery(&mut self, state: &State) {
-        if let Some(problem) = state.lacks_discovery(self.target) {
+    pub(crate) fn needs_discovery(&mut self) {
+        if let Some(problem) = self.target.lacks_discovery() {
             self.refuse(problem);
         }
     }

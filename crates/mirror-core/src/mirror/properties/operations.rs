@@ -20,8 +20,8 @@ use crate::{
         link::{Link, LinkObject, LinkStatus},
     },
     mirror::{
-        ApiServerThrough, FederatedThrough, Federation, Liveness, NamespacePhase,
-        fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc},
+        FederatedThrough, Federation, Liveness, NamespacePhase,
+        fixtures::{LINKS, NS, at, endpoint, link, port, slice, svc, through_gateway},
     },
 };
 
@@ -269,6 +269,10 @@ impl LinkMade {
         if !self.probe {
             made.spec.probe_spec.path.clear();
         }
+        if self.api != ApiServer::Direct && self.gateway {
+            let discovery = self.api == ApiServer::Gateway && self.probe;
+            through_gateway(&mut made, discovery);
+        }
         let annotations = made.metadata.annotations.get_or_insert_default();
         if let Some(selector) = self.allowed.selector() {
             annotations.insert(l::ALLOWED_NAMESPACES.to_owned(), selector);
@@ -277,19 +281,11 @@ impl LinkMade {
         annotations.insert(l::FEDERATION.to_owned(), federation);
         let through = self.through.as_str().to_owned();
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), through);
-        if self.api != ApiServer::Direct && self.gateway {
-            let through = ApiServerThrough::Gateway.as_str().to_owned();
-            annotations.insert(l::API_SERVER_THROUGH.to_owned(), through);
-        }
-        if self.api == ApiServer::Gateway && self.gateway {
+        if self.api == ApiServer::Gateway && self.gateway && !self.probe {
             annotations.insert(
                 l::DISCOVERY_API_SERVER.to_owned(),
                 "https://east".to_owned(),
             );
-            if self.probe {
-                let there = "linkerd-multicluster/kubernetes-api".to_owned();
-                annotations.insert(l::DISCOVERY_SERVICE.to_owned(), there);
-            }
         }
         if self.prefers > 0 {
             annotations.insert(l::PREFER.to_owned(), PREFERENCES[self.prefers].to_owned());

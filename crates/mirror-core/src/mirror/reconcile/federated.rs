@@ -179,7 +179,7 @@ impl FederatedService<'_> {
         if self.state.is_drained(target) {
             return Some(memberships::stays_as_the_last(target));
         }
-        let undiscovered = self.state.lacks_discovery(target);
+        let undiscovered = target.lacks_discovery();
         if form == Form::Discovery && undiscovered.is_some() {
             return undiscovered;
         }

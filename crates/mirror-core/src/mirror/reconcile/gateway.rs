@@ -1,5 +1,5 @@
-//! The Services that lead to the gateway of a Link itself: the controller sends its probes to one of them. If the Link says
-//! so, it reaches the API server of the target cluster through another, and Linkerd's control plane through a third.
+//! The Services that lead to the gateways of a Link themselves: the controller sends its probes to one of them. If the Link
+//! says so, it reaches the API server of the target cluster through another, and so may Linkerd's control plane.
 //!
 //! Their slices have the gateway's identity, so that Linkerd's proxy uses mTLS to the gateway. Those for the API server
 //! also name the Service to which the gateway forwards, as those of mirrors do.
@@ -18,20 +18,16 @@ use crate::{
             service::{self, Desired},
         },
         metadata::{DesiredMetadata, desired::DesiredEntries, fq_name, is_managed},
-        names::{DISCOVERY_PORT, GatewayService, NameOwner, Purpose, fits},
-        outcome::{Plan, Problem, Reason},
+        names::{API_SERVER_PORT, GatewayService, NameOwner, Purpose, fits},
+        outcome::{Plan, Problem},
         state::State,
-        target::{Gateway, Target},
+        target::{ApiGateway, Gateway, Target},
         write::Write,
     },
 };
 
-/// The Service in each cluster that leads to its API server: name, namespace, and port
-/// (<https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/>). The local Service has the same port,
-/// because a gateway forwards to the port number of the Service that was called.
-const API_SERVER: (&str, &str, u16) = ("kubernetes", "default", 443);
-/// The name of its port.
-const API_SERVER_PORT: &str = "https";
+/// The name of the port of the Service for the API server.
+const API_SERVER_PORT_NAME: &str = "https";
 
 /// The settings from which a gateway Service is built.
 struct DesiredGatewayService<'a> {
@@ -51,35 +47,36 @@ fn wanted<'a>(
     service: GatewayService,
 ) -> Option<DesiredGatewayService<'a>> {
     let (target, entry) = state.active_link(link)?;
-    let gateway = target.gateway.as_ref()?;
-    let forwarded = |name: &str, namespace: &str, port| {
-        let there = fq_name(name, namespace, &target.domain);
-        let annotations = [(l::REMOTE_FQ_NAME, there.into())].into();
-        ((API_SERVER_PORT, port), gateway.port, annotations)
-    };
-    let (port, endpoint_port, annotations) = match service {
+    Some(match service {
         GatewayService::Probe => {
-            let (_, probe) = target.probed()?;
-            let port = (l::PROBE_PORT_NAME, probe.port);
-            (port, probe.port, DesiredEntries::default())
+            let (gateway, probe) = target.probed()?;
+            DesiredGatewayService {
+                service,
+                target,
+                gateway,
+                addresses: state.gateway_addresses(gateway, &entry.gateway),
+                port: (l::PROBE_PORT_NAME, probe.port),
+                endpoint_port: probe.port,
+                annotations: DesiredEntries::default(),
+            }
         }
         GatewayService::ApiServer => {
-            let (name, namespace, port) = API_SERVER;
-            forwarded(name, namespace, port)
+            let ApiGateway {
+                gateway,
+                service: there,
+            } = target.api_gateway.as_ref()?;
+            let there = fq_name(&there.name, &there.namespace, &target.domain);
+            DesiredGatewayService {
+                service,
+                target,
+                gateway,
+                addresses: state.gateway_addresses(gateway, &entry.api_gateway),
+                // A gateway forwards to the port number of the Service that was called.
+                port: (API_SERVER_PORT_NAME, API_SERVER_PORT),
+                endpoint_port: gateway.port,
+                annotations: [(l::REMOTE_FQ_NAME, there.into())].into(),
+            }
         }
-        GatewayService::Discovery => {
-            let there = target.discovery_service.as_ref()?;
-            forwarded(&there.name, &there.namespace, DISCOVERY_PORT)
-        }
-    };
-    target.has(service).then(|| DesiredGatewayService {
-        service,
-        target,
-        gateway,
-        addresses: state.gateway_addresses(gateway, &entry.gateway),
-        port,
-        endpoint_port,
-        annotations,
     })
 }
 
@@ -187,8 +184,7 @@ impl State {
     /// Address and port of a Link's Service for the API server of its cluster, if the Service exists and is ours.
     pub fn api_server_address(&self, link: &str) -> Option<(IpAddr, u16)> {
         let ip = self.gateway_service_address(link, GatewayService::ApiServer)?;
-        let (_, _, port) = API_SERVER;
-        Some((ip, port))
+        Some((ip, API_SERVER_PORT))
     }
 
     /// Why a Link cannot have the Service for the API server of its cluster: its name is invalid or taken.
@@ -196,16 +192,12 @@ impl State {
         granted(self, link, GatewayService::ApiServer).err()
     }
 
-    /// Why Linkerd cannot discover the endpoints of a cluster's Services, if it cannot.
-    pub(crate) fn lacks_discovery(&self, target: &Target) -> Option<Problem> {
-        let refused = || {
-            let service = GatewayService::Discovery;
-            let problem = granted(self, &target.link, service).err();
-            let problem = problem.filter(|_| target.has(service))?;
-            let message = format!("Linkerd cannot discover its endpoints: {}", problem.message);
-            Some(Problem::new(Reason::NoDiscovery, message))
-        };
-        target.lacks_discovery().or_else(refused)
+    /// The addresses of the gateway that leads to the API server of a Link's cluster; `None` if the Link uses none, or
+    /// while no address is known.
+    pub fn api_gateway_addresses(&self, link: &str) -> Option<GatewayAddresses<'_>> {
+        let (target, entry) = self.active_link(link)?;
+        let way = target.api_gateway.as_ref()?;
+        self.gateway_addresses(&way.gateway, &entry.api_gateway)
     }
 
     /// The ClusterIP of a gateway Service of a Link, if the Service exists and is ours.

@@ -52,9 +52,7 @@ pub(crate) fn plan(
         return Plan::mirror(this, writes, report);
     }
     match exported {
-        Ok((_, _, MirrorMode::RemoteDiscovery))
-            if let Some(problem) = state.lacks_discovery(link.0) =>
-        {
+        Ok((_, _, MirrorMode::RemoteDiscovery)) if let Some(problem) = link.0.lacks_discovery() => {
             let writes = follow(state, (link.0, &link.1.gateway), &this);
             Plan::mirror(this, writes, Outcome::Failed(problem))
         }

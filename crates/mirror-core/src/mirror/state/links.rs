@@ -27,6 +27,8 @@ pub struct LinkEntry {
     pub remote: Option<RemoteState>,
     /// The gateway.
     pub gateway: GatewayState,
+    /// Addresses of the gateway that leads to the API server.
+    pub api_gateway: GatewayState,
 }
 
 impl LinkEntry {
@@ -47,6 +49,7 @@ impl LinkEntry {
             target: Target::parse_object(object, headless_default),
             remote: None,
             gateway: GatewayState::default(),
+            api_gateway: GatewayState::default(),
         }
     }
 
@@ -95,6 +98,8 @@ pub struct LinkEntryMut<'a> {
     pub remote: &'a mut Option<RemoteState>,
     /// The gateway.
     pub gateway: &'a mut GatewayState,
+    /// Addresses of the gateway that leads to the API server.
+    pub api_gateway: &'a mut GatewayState,
 }
 
 /// All Links, with an index by cluster.
@@ -131,12 +136,14 @@ impl Links {
             target,
             remote,
             gateway,
+            api_gateway,
             ..
         } = self.entries.get_mut(link)?;
         Some(LinkEntryMut {
             target,
             remote,
             gateway,
+            api_gateway,
         })
     }
 

@@ -8,13 +8,11 @@ use kube_core::ResourceExt as _;
 use thiserror::Error;
 
 use super::{
+    api_gateway::ApiGatewaySettings,
     drain::{DrainError, drained_until},
     exclusions::{CopiedError, Exclusions, copied_rules},
     networks::{NetworkError, networks},
-    policy::{
-        ApiServerThrough, Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces,
-        discovery_service,
-    },
+    policy::{Copied, FederatedThrough, Federation, PolicyError, allowed_namespaces},
 };
 use crate::api::{
     duration::parse_go_duration,
@@ -58,13 +56,10 @@ pub struct Target {
     pub federation: Federation,
     /// How it takes part in them.
     pub federated_through: FederatedThrough,
-    /// How the controller reaches its API server.
-    pub api_server_through: ApiServerThrough,
+    /// The gateway through which its API server is reached; `None` for the address in the credentials.
+    pub api_gateway: Option<ApiGateway>,
     /// Whether Linkerd's control plane reaches its API server too, for remote discovery.
     pub has_discovery: bool,
-    /// The Service of the target cluster to which the gateway forwards what Linkerd's control plane sends to the API
-    /// server; `None` if Linkerd does not go through the gateway.
-    pub discovery_service: Option<ResourceId>,
     /// What federated Services without a local member prefer if this is the oldest of their Links. It may be invalid.
     pub prefer: Option<String>,
     /// End of its drain, which may be in the past.
@@ -91,6 +86,15 @@ impl Gateway {
     pub(crate) fn is_probed(&self) -> bool {
         matches!(self.probe, Ok(Some(_)))
     }
+}
+
+/// A target cluster's gateway that leads to its API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiGateway {
+    /// It is not probed: the connections to the API server show whether it answers.
+    pub gateway: Gateway,
+    /// The Service of the target cluster that leads to its API server.
+    pub service: ResourceId,
 }
 
 /// An item of a Link's `gatewayAddress`.
@@ -190,9 +194,9 @@ pub enum InvalidLink {
     /// The end of a drain is not a time.
     #[error("invalid annotation {name}: {0}", name = l::DRAINED_UNTIL)]
     Drain(DrainError),
-    /// The API server is to be reached through a gateway that the Link does not have.
-    #[error("invalid annotation {0}: the Link has no gateway (spec.gatewayAddress is empty)")]
-    ApiServerWithoutGateway(&'static str),
+    /// The gateway that leads to the API server is malformed.
+    #[error("invalid annotation {name}: {0}", name = l::API_GATEWAY)]
+    ApiGateway(String),
     /// The networks of gateways are malformed.
     #[error("invalid annotation {name}: {0}", name = l::GATEWAY_NETWORKS)]
     Networks(NetworkError),
@@ -227,22 +231,7 @@ impl Target {
         };
         let discovery_selector = spec.remote_discovery_selector.as_ref();
         let federated_selector = spec.federated_service_selector.as_ref();
-        let gateway = gateway(link)?;
-        let api_server_through =
-            policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse)?.unwrap_or_default();
-        let discovery_service = policy(link, l::DISCOVERY_SERVICE, discovery_service)?;
-        let through_gateway = [
-            (
-                api_server_through == ApiServerThrough::Gateway,
-                l::API_SERVER_THROUGH,
-            ),
-            (discovery_service.is_some(), l::DISCOVERY_SERVICE),
-        ];
-        for (needs_gateway, annotation) in through_gateway {
-            if needs_gateway && gateway.is_none() {
-                return Err(InvalidLink::ApiServerWithoutGateway(annotation));
-            }
-        }
+        let networks = gateway_networks(link)?;
         Ok(Self {
             link: link.name_any(),
             created: link.metadata.creation_timestamp.as_ref().map(|time| time.0),
@@ -260,16 +249,15 @@ impl Target {
             federation: policy(link, l::FEDERATION, Federation::parse)?.unwrap_or_default(),
             federated_through: policy(link, l::FEDERATED_THROUGH, FederatedThrough::parse)?
                 .unwrap_or_default(),
-            api_server_through,
+            api_gateway: api_gateway(link, networks.clone()).map_err(InvalidLink::ApiGateway)?,
             has_discovery: has_discovery(link),
-            discovery_service,
             prefer: annotation(link, l::PREFER).map(str::to_owned),
             drained_until: annotation(link, l::DRAINED_UNTIL)
                 .map(drained_until)
                 .transpose()
                 .map_err(InvalidLink::Drain)?,
             exclusions: exclusions(link)?,
-            gateway,
+            gateway: gateway(link, networks)?,
             gateway_selector: selector("selector", spec.selector.as_ref())?,
             discovery_selector: selector("remoteDiscoverySelector", discovery_selector)?,
             federated_selector: selector("federatedServiceSelector", federated_selector)?,
@@ -285,7 +273,7 @@ impl Target {
     pub(crate) fn lacks_discovery(&self) -> Option<Problem> {
         let message = || {
             format!(
-                "Linkerd cannot discover its endpoints: the API server of cluster {} is reached through the gateway \
+                "Linkerd cannot discover its endpoints: the API server of cluster {} is reached through a gateway \
                  only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address",
                 self.cluster
             )
@@ -300,17 +288,11 @@ impl Target {
         Some((gateway, probe))
     }
 
-    /// Whether the controller reaches the API server through the gateway.
-    pub fn is_through_gateway(&self) -> bool {
-        self.api_server_through == ApiServerThrough::Gateway
-    }
-
     /// Whether the Link has this Service.
     pub(crate) fn has(&self, service: GatewayService) -> bool {
         match service {
             GatewayService::Probe => self.probed().is_some(),
-            GatewayService::ApiServer => self.is_through_gateway(),
-            GatewayService::Discovery => self.discovery_service.is_some(),
+            GatewayService::ApiServer => self.api_gateway.is_some(),
         }
     }
 
@@ -356,17 +338,21 @@ fn annotation<'a>(link: &'a Link, key: &str) -> Option<&'a str> {
     link.annotations().get(key).map(String::as_str)
 }
 
-/// Whether the controller reaches the API server of a Link's cluster through the gateway.
+/// Whether the API server of a Link's cluster is reached through a gateway.
 pub fn is_through_gateway(link: &Link) -> bool {
-    let through = policy(link, l::API_SERVER_THROUGH, ApiServerThrough::parse);
-    matches!(through, Ok(Some(ApiServerThrough::Gateway)))
+    annotation(link, l::API_GATEWAY).is_some()
 }
 
-/// Whether Linkerd's control plane reaches the API server of a Link's cluster, which it needs to discover endpoints. It
-/// cannot use the controller's way through the gateway: its own outbound traffic to ports of API servers skips the proxy.
+/// Whether Linkerd's control plane reaches the API server of a Link's cluster, which it needs to discover endpoints.
 pub fn has_discovery(link: &Link) -> bool {
-    let own = [l::DISCOVERY_API_SERVER, l::DISCOVERY_SERVICE];
-    !is_through_gateway(link) || own.iter().any(|key| annotation(link, key).is_some())
+    !is_through_gateway(link)
+        || annotation(link, l::DISCOVERY_API_SERVER).is_some()
+        || discovers_through_gateway(link)
+}
+
+/// Whether Linkerd's control plane reaches the API server of a Link's cluster through a gateway.
+pub fn discovers_through_gateway(link: &Link) -> bool {
+    matches!(ApiGatewaySettings::of(link), Ok(Some(way)) if way.discovery)
 }
 
 /// Parses an annotation that restricts the cluster; `None` if the Link does not have it.
@@ -392,13 +378,18 @@ fn exclusions(link: &Link) -> Result<Exclusions, InvalidLink> {
         .only_copied(which))
 }
 
-fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
-    let spec = &link.spec;
-    let hosts = Host::parse_list(&spec.gateway_address);
+/// The networks in which the addresses of gateways must be, if the Link names any.
+fn gateway_networks(link: &Link) -> Result<Option<Vec<IpNet>>, InvalidLink> {
     let networks = match annotation(link, l::GATEWAY_NETWORKS) {
         Some(text) => networks(text).map_err(InvalidLink::Networks)?,
         None => Vec::new(),
     };
+    Ok((!networks.is_empty()).then_some(networks))
+}
+
+fn gateway(link: &Link, networks: Option<Vec<IpNet>>) -> Result<Option<Gateway>, InvalidLink> {
+    let spec = &link.spec;
+    let hosts = Host::parse_list(&spec.gateway_address);
     if hosts.is_empty() {
         return Ok(None);
     }
@@ -409,8 +400,29 @@ fn gateway(link: &Link) -> Result<Option<Gateway>, InvalidLink> {
         hosts,
         port,
         identity,
-        networks: (!networks.is_empty()).then_some(networks),
+        networks,
         probe: probe(&link.name_any(), &spec.probe_spec),
+    }))
+}
+
+/// Its addresses have to be in the same networks as those of the gateway for traffic.
+fn api_gateway(link: &Link, networks: Option<Vec<IpNet>>) -> Result<Option<ApiGateway>, String> {
+    let Some(settings) = ApiGatewaySettings::of(link)? else {
+        return Ok(None);
+    };
+    let hosts = Host::parse_list(&settings.addresses.join(","));
+    if hosts.is_empty() {
+        return Err("it has no address".to_owned());
+    }
+    Ok(Some(ApiGateway {
+        service: settings.service()?,
+        gateway: Gateway {
+            hosts,
+            port: settings.port.get(),
+            identity: settings.identity,
+            networks,
+            probe: Ok(None),
+        },
     }))
 }
 

@@ -7,8 +7,6 @@ use thiserror::Error;
 
 use crate::api::{
     labels as l,
-    metadata::ResourceId,
-    names::is_dns_label,
     selector::{Selector, SelectorError},
     selector_text,
     text::short,
@@ -37,18 +35,6 @@ pub enum FederatedThrough {
     Gateway,
 }
 
-/// How the controller reaches the API server of a target cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApiServerThrough {
-    /// At the address in the credentials.
-    #[default]
-    Direct,
-    /// Through the gateway of the Link, as Linkerd's proxies reach Services. The API server has to be reachable only in
-    /// the target cluster.
-    Gateway,
-}
-
 /// Which labels and annotations of a target cluster are copied to mirrors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copied {
@@ -71,9 +57,6 @@ pub enum PolicyError {
     /// The value is none of these words.
     #[error("invalid value {0:?} (use {1})")]
     Value(String, String),
-    /// The value is not the name of a Service.
-    #[error("invalid value {0:?} (use NAMESPACE/NAME)")]
-    Service(String),
 }
 
 /// Gives the values of an enum their words in a Link's annotation.
@@ -102,7 +85,6 @@ macro_rules! words {
 }
 
 words!(Federation: Any = "any", LocalMembers = "local-members", None = "none");
-words!(ApiServerThrough: Direct = "direct", Gateway = "gateway");
 words!(FederatedThrough: Discovery = "discovery", Gateway = "gateway");
 words!(Copied: All = "all", Listed = "listed");
 
@@ -118,14 +100,6 @@ impl FederatedThrough {
         let text = annotations.and_then(|annotations| annotations.get(l::FEDERATED_THROUGH));
         text.map_or_else(|| Ok(Self::default()), |text| Self::parse(text))
     }
-}
-
-/// Reads the Service of the target cluster through which Linkerd reaches its API server.
-pub(crate) fn discovery_service(text: &str) -> Result<ResourceId, PolicyError> {
-    let parts = text.trim().split_once('/');
-    let valid = parts.filter(|(namespace, name)| is_dns_label(namespace) && is_dns_label(name));
-    let (namespace, name) = valid.ok_or_else(|| PolicyError::Service(short(text)))?;
-    Ok(ResourceId::new(namespace, name))
 }
 
 /// Reads a label selector of namespaces, as people type it.

@@ -53,10 +53,13 @@ impl State {
     /// refused from now on, or no longer are.
     pub fn change_networks(&mut self, now: ClusterNetworks) -> Vec<Key> {
         let refused = |state: &Self| -> BTreeMap<String, Vec<Refused>> {
-            let links = state.active();
-            links
-                .map(|(target, _)| (target.cluster.clone(), state.refused(&target.link)))
-                .collect()
+            let of = |target: &Target| {
+                let api = state.api_gateway_addresses(&target.link).into_iter();
+                let mut refused = state.refused(&target.link);
+                refused.extend(api.flat_map(|reach| reach.refused));
+                (target.cluster.clone(), refused)
+            };
+            state.active().map(|(target, _)| of(target)).collect()
         };
         let before = refused(self);
         let Some(local) = &mut self.local else {

@@ -303,14 +303,6 @@ fn failed_over(member: &str, until: Option<i64>) -> Svc {
 }
 
 #[test]
-fn name_of_the_service_for_discovery_concerns_all_services_of_its_cluster() {
-    let state = state().linked(target("east"), &[svc("flat").discovered()], &[]);
-    let keys = |name| state.keys_for_name(LINKS, name);
-    assert!(keys("discovery-east").contains(&Key::mirror("east", "ns", "flat")));
-    assert!(!keys("probe-east").contains(&Key::mirror("east", "ns", "flat")));
-}
-
-#[test]
 fn service_that_names_very_many_clusters_concerns_few_keys() {
     let many: Vec<String> = (0..20_000).map(|n| format!("c{n}")).collect();
     let made = svc("x-federated")

@@ -1,9 +1,12 @@
-//! Checks of the gateway of this cluster: what it forwards to.
+//! Checks of the gateways of this cluster: what they forward to.
 
 use hints::prose::listed;
-use mirror_core::api::{
-    gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
-    labels::EXPORT_TO,
+use mirror_core::{
+    api::{
+        gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
+        labels::{API_GATEWAY_NAME, EXPORT_TO},
+    },
+    mirror::API_SERVER_SERVICE,
 };
 
 use super::{
@@ -18,12 +21,41 @@ use crate::{
     finding::Finding,
 };
 
-/// Whether the proxies of the gateway forward to what the values of `install` say.
+/// Whether this is a Pod of the gateway that leads to the API server.
+fn is_of_api_server(pod: &MeshedPod) -> bool {
+    let rest = pod.id.name.strip_prefix(API_GATEWAY_NAME);
+    rest.is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// Whether the proxies of the gateways forward to what the values of `install` say.
 pub fn forwards(snapshot: &FullSnapshot) -> Verdict {
     let pods = snapshot.pods.iter().flatten().filter(|pod| !is_gone(pod));
     let gateways: Vec<(&MeshedPod, &GatewaySuffixes)> = pods
         .filter_map(|pod| Some((pod, pod.proxy.as_ref()?.forwards_to.as_ref()?)))
         .collect();
+    let (of_api_server, gateways): (Vec<_>, Vec<_>) = gateways
+        .into_iter()
+        .partition(|(pod, _)| is_of_api_server(pod));
+    let is_open = |suffixes: &GatewaySuffixes| {
+        let only = format!("{API_SERVER_SERVICE}.");
+        !suffixes.0.iter().all(|suffix| suffix.starts_with(&only))
+    };
+    let open = of_api_server
+        .iter()
+        .filter(|(_, suffixes)| is_open(suffixes));
+    let open: Vec<Finding> = open
+        .map(|(pod, suffixes)| {
+            let what = format!(
+                "pod {} leads controllers of other clusters to {suffixes}, and not only to the API server. Versions of \
+                 Linkerd before edge-26.4.3 ignore the annotation {ADDITIONAL_ENV}",
+                pod.id
+            );
+            what.into()
+        })
+        .collect();
+    if !open.is_empty() {
+        return Verdict::Warn(open);
+    }
     let (Some((_, first)), Some(controller)) = (gateways.first(), snapshot.controller()) else {
         return Verdict::Skip;
     };

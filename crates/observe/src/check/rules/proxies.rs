@@ -6,7 +6,7 @@ use mirror_core::{
         link::{LinkerdConfig, NO_ENDPOINT_SLICES},
         metadata::ResourceId,
     },
-    mirror::is_through_gateway,
+    mirror::{API_SERVER_PORT, is_through_gateway},
 };
 use serde_json::Value;
 
@@ -21,8 +21,6 @@ use crate::{
     finding::Finding,
 };
 
-/// The port of the Service through which the controller reaches an API server (mirror/reconcile/gateway.rs).
-const API_SERVER_PORT: u16 = 443;
 /// Reasons of pods that have ended.
 const GONE: [&str; 4] = ["Completed", "NodeShutdown", "Shutdown", "Terminated"];
 

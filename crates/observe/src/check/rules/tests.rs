@@ -307,7 +307,7 @@ fn through_gateway(snapshot: &mut FullSnapshot, connected: &str) {
     let east = east(snapshot);
     east.target = None;
     let annotations = east.link.metadata.annotations.get_or_insert_default();
-    annotations.insert(labels::API_SERVER_THROUGH.into(), "gateway".into());
+    annotations.insert(labels::API_GATEWAY.into(), "{}".into());
     let condition = json!({
         "type": "Connected", "status": connected, "reason": "Because", "message": "no answer",
         "lastTransitionTime": "2026-01-01T00:00:00Z",

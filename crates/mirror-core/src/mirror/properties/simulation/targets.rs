@@ -164,6 +164,7 @@ impl Simulation {
         let cluster = CLUSTERS[linked.made.cluster];
         if let Some(known) = self.state.links.get_mut(link) {
             *known.gateway = state;
+            *known.api_gateway = linked.api_gateway();
         }
         let keys = self.state.keys_of_cluster(cluster);
         self.mark(keys);
@@ -292,7 +293,16 @@ impl ClusterMembership {
             linked: (self.made.created % 2 == 0).then(|| at(0)),
             remote,
             gateway: self.gateway.clone(),
+            api_gateway: self.api_gateway(),
             ..entry
+        }
+    }
+
+    /// The gateway that leads to the API server has the same addresses, and is not probed.
+    fn api_gateway(&self) -> GatewayState {
+        GatewayState {
+            liveness: Liveness::Unknown,
+            ..self.gateway.clone()
         }
     }
 

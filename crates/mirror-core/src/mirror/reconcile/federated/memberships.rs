@@ -58,7 +58,7 @@ impl<'a> FederatedService<'a> {
                 linked.needs_gateway();
             }
             if form == Form::Discovery && !takes_part {
-                linked.needs_discovery(self.state);
+                linked.needs_discovery();
             }
             // A new cluster waits for the form in which it can be reached, and until Linkerd knows it.
             let through = linked.target.federated_through;
@@ -93,9 +93,7 @@ impl<'a> FederatedService<'a> {
             match target.federated_through {
                 FederatedThrough::Gateway => !target.lacks_gateway() || has_slices(),
                 // Linkerd cannot discover this member, so it would lose its endpoints.
-                FederatedThrough::Discovery => {
-                    self.state.lacks_discovery(target).is_some() && has_slices()
-                }
+                FederatedThrough::Discovery => target.lacks_discovery().is_some() && has_slices(),
             }
         };
         // A Link that cannot be read now may ask for either form.
@@ -130,7 +128,7 @@ impl<'a> FederatedService<'a> {
             return;
         }
         let is_reached = |target: &Target| match form {
-            Form::Discovery => self.state.lacks_discovery(target).is_none(),
+            Form::Discovery => target.lacks_discovery().is_none(),
             Form::Slices => true,
         };
         let others_take_part = self.local.is_some()

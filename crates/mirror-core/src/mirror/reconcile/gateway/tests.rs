@@ -3,8 +3,8 @@
 use crate::{
     api::labels as l,
     mirror::{
-        GatewayService, InvalidLink, Key, Links, Liveness, Outcome, Reason, State, Target,
-        fixtures::{LINKS, at, described, entry, ip, link, plan, state, svc, target},
+        GatewayService, InvalidLink, Key, Links, Liveness, State, Target,
+        fixtures::{self, LINKS, at, described, entry, ip, link, plan, state, svc, target},
     },
 };
 
@@ -192,10 +192,9 @@ fn probes_go_to_the_address_of_a_probe_service_that_is_ours() {
     }
 }
 
-/// A Link that says that the API server of its cluster is reached through the gateway.
+/// A Link whose API server is reached through a gateway.
 fn through_gateway(link: &mut crate::api::link::Link) {
-    let annotations = link.metadata.annotations.get_or_insert_default();
-    annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+    fixtures::through_gateway(link, false);
 }
 
 #[test]
@@ -225,19 +224,19 @@ fn service_for_the_api_server_exists_while_the_link_reaches_it_through_the_gatew
             create,
         ),
         (
-            "the gateway moved",
+            "its gateway moved",
             stands_too().with_link("east", |entry| {
-                entry.gateway.addresses = Some(vec![ip("192.0.2.9")]);
+                entry.api_gateway.addresses = Some(vec![ip("192.0.2.9")]);
             }),
-            vec![
-                "patch EndpointSlice mc/probe-east-ipv4".to_owned(),
-                format!("patch {API_SLICE}"),
-            ],
+            vec![format!("patch {API_SLICE}")],
         ),
         (
-            "the gateway is dead: its endpoint stays ready, so that it is found when it is back",
-            stands_too().with_link("east", |entry| entry.gateway.liveness = Liveness::Dead),
-            vec![],
+            "the gateway for traffic moved, and is dead",
+            stands_too().with_link("east", |entry| {
+                entry.gateway.addresses = Some(vec![ip("192.0.2.9")]);
+                entry.gateway.liveness = Liveness::Dead;
+            }),
+            vec!["patch EndpointSlice mc/probe-east-ipv4".to_owned()],
         ),
         (
             "the Link asks for it no more",
@@ -259,16 +258,19 @@ fn slice_for_the_api_server_names_the_service_that_the_gateway_forwards_to() {
     let state = changed(stands(), through_gateway).worked_on(&key());
     let service = state.gateway_service("east", GatewayService::ApiServer);
     let port = &service.unwrap().spec.ports[0];
-    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 443));
+    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 8443));
     let [slice] = state.local_gateway_slices("east", GatewayService::ApiServer) else {
         panic!("one slice")
     };
     assert_eq!(slice.ports[0].name.as_deref(), Some("https"));
-    assert_eq!(slice.ports[0].port, Some(4143));
-    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.1".into()].into());
+    assert_eq!(slice.ports[0].port, Some(4443));
+    assert_eq!(slice.endpoints[0].addresses, ["192.0.2.7".into()].into());
     for (annotation, value) in [
-        (l::REMOTE_GATEWAY_IDENTITY, "gateway.identity"),
-        (l::REMOTE_FQ_NAME, "kubernetes.default.svc.cluster.local"),
+        (l::REMOTE_GATEWAY_IDENTITY, "api.identity"),
+        (
+            l::REMOTE_FQ_NAME,
+            "kubernetes-api.linkerd-multicluster.svc.cluster.local",
+        ),
     ] {
         assert_eq!(slice.metadata.annotations.get(annotation), Some(value));
     }
@@ -282,111 +284,23 @@ fn api_server_is_reached_at_the_address_and_port_of_its_service() {
     assert!(address.is_some());
     assert_eq!(
         reached.api_server_address("east"),
-        address.map(|address| (address, 443))
+        address.map(|address| (address, 8443))
     );
     assert_eq!(stands().api_server_address("east"), None);
 }
 
 #[test]
-fn link_without_a_gateway_cannot_reach_the_api_server_through_it() {
+fn link_without_a_gateway_for_traffic_can_have_one_for_the_api_server() {
     let mut made = link("east");
     through_gateway(&mut made);
     made.spec.gateway_address.clear();
-    let error = Target::parse(&made, false).unwrap_err();
-    let reason = InvalidLink::ApiServerWithoutGateway(l::API_SERVER_THROUGH);
-    assert_eq!(error, reason);
-    assert!(error.to_string().contains(l::API_SERVER_THROUGH), "{error}");
-}
-
-fn discovers_through(link: &mut crate::api::link::Link, service: &str) {
-    let annotations = link.metadata.annotations.get_or_insert_default();
-    annotations.insert(l::DISCOVERY_SERVICE.to_owned(), service.to_owned());
-}
-
-fn discovers_through_gateway(link: &mut crate::api::link::Link) {
-    through_gateway(link);
-    discovers_through(link, "linkerd-multicluster/kubernetes-api");
-}
-
-#[test]
-fn linkerd_has_a_service_of_its_own_while_the_link_lets_it_discover_through_the_gateway() {
-    const SLICE: &str = "EndpointSlice mc/discovery-east-ipv4";
-    let reached = changed(stands(), through_gateway).worked_on(&key());
-    let asked = changed(reached, discovers_through_gateway);
-    let create = [
-        "create Service mc/discovery-east",
-        &format!("create {SLICE}"),
-    ];
-    assert_eq!(described(&plan(&asked, &key()).writes), create);
-
-    let stands = asked.worked_on(&key());
-    assert_eq!(described(&plan(&stands, &key()).writes), [""; 0]);
-    let service = stands.gateway_service("east", GatewayService::Discovery);
-    let port = &service.unwrap().spec.ports[0];
-    assert_eq!((port.name.as_deref(), port.port), (Some("https"), 8443));
-    let [slice] = stands.local_gateway_slices("east", GatewayService::Discovery) else {
-        panic!("one slice")
-    };
-    let name = "kubernetes-api.linkerd-multicluster.svc.cluster.local";
-    let annotations = &slice.metadata.annotations;
-    assert_eq!(annotations.get(l::REMOTE_FQ_NAME), Some(name));
-    assert_eq!(slice.ports[0].port, Some(4143));
-
-    let no_more = changed(stands, through_gateway);
-    let delete = [
-        "delete Service mc/discovery-east",
-        &format!("delete {SLICE}"),
-    ];
-    assert_eq!(described(&plan(&no_more, &key()).writes), delete);
-}
-
-#[test]
-fn service_for_discovery_needs_a_gateway_and_a_name() {
-    let mut made = link("east");
-    for text in [
-        "",
-        "kubernetes-api",
-        "/kubernetes-api",
-        "mc/",
-        "mc/a.b",
-        "Mc/api",
-        "mc/-a",
-    ] {
-        discovers_through(&mut made, text);
-        let error = Target::parse(&made, false).unwrap_err();
-        assert!(
-            matches!(error, InvalidLink::Policy(l::DISCOVERY_SERVICE, _)),
-            "{text:?}: {error}"
-        );
-    }
-    let mut made = link("east");
-    discovers_through(&mut made, "mc/api");
-    made.spec.gateway_address.clear();
-    let error = Target::parse(&made, false).unwrap_err();
-    let reason = InvalidLink::ApiServerWithoutGateway(l::DISCOVERY_SERVICE);
-    assert_eq!(error, reason);
-}
-
-#[test]
-fn service_for_discovery_that_cannot_have_its_name_is_reported() {
-    let flat = Key::mirror("east", "ns", "flat");
-    let reported = |state: &State| match &plan(state, &flat).report[0].report {
-        Outcome::Failed(problem) => Some((problem.reason, problem.message.clone())),
-        _ => None,
-    };
-    let mut made = link("east");
-    discovers_through_gateway(&mut made);
     let target = Target::parse(&made, false).unwrap();
-    let mut state = state().linked(target, &[svc("flat").discovered()], &[]);
-    assert_eq!(reported(&state), None);
-    let name = (LINKS.to_owned(), "discovery-east".to_owned());
-    state.foreign.insert(name, "somebody".to_owned());
-    let (reason, message) = reported(&state).unwrap();
-    assert_eq!(reason, Reason::NoDiscovery);
-    assert!(
-        message.contains("the name mc/discovery-east is taken by somebody"),
-        "{message}"
-    );
+    let writes = plan(&state().linked(target, &[], &[]), &key()).writes;
+    let create = [
+        "create Service mc/api-east",
+        "create EndpointSlice mc/api-east-ipv4",
+    ];
+    assert_eq!(described(&writes), create);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{
         Key, Liveness, NamespacePhase, Outcome, State, Store, Target,
         fixtures::{
             Svc, backing, body, described, endpoint, ip, link, map, plan, port, reported, slice,
-            state, svc, target,
+            state, svc, target, through_gateway,
         },
     },
 };
@@ -28,7 +28,7 @@ const MIRRORED: &str = "web@east: web-east";
 const UNRESOLVED: &str =
     "web@east: Error: Failed to get gateway address: no address of 192.0.2.1 is known";
 const NO_DISCOVERY: &str = "web@east: NoDiscovery: Linkerd cannot discover its endpoints: the API server of cluster east is \
-     reached through the gateway only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address";
+     reached through a gateway only; mirror it through the gateway, or link again with --discovery-through-gateway or --api-server-address";
 const NO_GATEWAY: &str = "web@east: Error: Failed to get gateway address: the Link has no gateway";
 
 /// A situation, its state, the expected writes, and the expected report.
@@ -59,11 +59,10 @@ fn then(before: Svc, after: &[Svc], backed: bool) -> State {
         .linked(target("east"), after, &slices)
 }
 
-/// The API server of the target cluster is reached through the gateway only.
+/// The API server of the target cluster is reached through a gateway only.
 fn without_discovery() -> Target {
     let mut made = link("east");
-    let annotations = made.metadata.annotations.get_or_insert_default();
-    annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+    through_gateway(&mut made, false);
     Target::parse(&made, false).unwrap()
 }
 

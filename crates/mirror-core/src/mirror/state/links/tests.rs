@@ -24,6 +24,7 @@ fn broken(cluster: &str) -> LinkEntry {
         target: Err(InvalidLink::GatewayPort("x".to_owned())),
         remote: None,
         gateway: GatewayState::default(),
+        api_gateway: GatewayState::default(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         GatewayState, Key, Liveness, State, Target, Write,
         fixtures::{
             GATEWAY, Svc, at, backing, body, described, endpoint, ip, link, map, plan, reported,
-            slice, state, svc,
+            slice, state, svc, through_gateway,
         },
     },
 };
@@ -55,8 +55,7 @@ fn target(cluster: &str, created: i64, by: By) -> Target {
         annotations.insert(l::FEDERATED_THROUGH.to_owned(), "gateway".to_owned());
     }
     if by == By::NoDiscovery {
-        let annotations = made.metadata.annotations.get_or_insert_default();
-        annotations.insert(l::API_SERVER_THROUGH.to_owned(), "gateway".to_owned());
+        through_gateway(&mut made, false);
     }
     if by == By::DiscoveryOnly {
         made.spec.gateway_address.clear();
