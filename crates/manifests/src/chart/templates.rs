@@ -22,7 +22,7 @@ pub fn whole((name, source): Template, block: Option<&str>) -> String {
     match block {
         Some(block) => {
             // Writing to a String cannot fail.
-            let _ = write!(text, "{block}{converted}{{{{- end }}}}\n");
+            let _ = writeln!(text, "{block}{converted}{{{{- end }}}}");
         }
         None => text += &converted,
     }
