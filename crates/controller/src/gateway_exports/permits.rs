@@ -189,7 +189,7 @@ impl Permits {
                             || groups.contains_key(number)
                             || own.iter().any(|(own, ..)| own == number)
                     };
-                    let free = (ALL_HOSTS + 1..).find(|number| !taken(number));
+                    let free = (ALL_HOSTS + 1..u32::MAX).find(|number| !taken(number));
                     let room = HOSTS - hosts.len();
                     own.extend(free.map(|number| (number, hosts, room)));
                 }

@@ -307,7 +307,7 @@ impl LinkerdConfig {
     /// that of the cluster.
     pub fn with_domains(mut self) -> Self {
         if self.cluster_domain.is_empty() {
-            self.cluster_domain = "cluster.local".to_owned();
+            "cluster.local".clone_into(&mut self.cluster_domain);
         }
         if self.identity_trust_domain.is_empty() {
             self.identity_trust_domain.clone_from(&self.cluster_domain);

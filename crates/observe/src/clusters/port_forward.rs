@@ -1,6 +1,6 @@
 //! Port-forwards: connections that come from loopback in a Pod, so that no policy of its proxy applies.
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,7 +22,7 @@ pub async fn port_forward(
     port: u16,
 ) -> Known<PortForward<impl AsyncRead + AsyncWrite + Send + Unpin + use<>>> {
     let mut forwarder = pods.portforward(name, &[port]).await?;
-    let refused = forwarder.take_error(port).map(|refused| refused.boxed());
+    let refused = forwarder.take_error(port).map(FutureExt::boxed);
     let stream = forwarder.take_stream(port).ok_or("there is no stream")?;
     Ok(PortForward { stream, refused })
 }

@@ -40,8 +40,8 @@ pub async fn image(cluster: &Cluster, namespace: &str) -> Known<String> {
     let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
     let deployment = api.get(CONTROLLER_NAME).await?;
     let pod = deployment.spec.and_then(|spec| spec.template.spec);
-    let containers = pod.into_iter().flat_map(|pod| pod.containers);
-    let image = containers.filter_map(|container| container.image).next();
+    let mut containers = pod.into_iter().flat_map(|pod| pod.containers);
+    let image = containers.find_map(|container| container.image);
     image.ok_or_else(|| format!("Deployment {CONTROLLER_NAME} has no image").into())
 }
 

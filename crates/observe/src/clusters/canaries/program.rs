@@ -6,6 +6,7 @@
 
 use std::{
     convert::Infallible,
+    fmt::Write as _,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -76,7 +77,11 @@ fn digest_of(key: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}"); // a String takes it always
+    }
+    text
 }
 
 /// What a server answers.
