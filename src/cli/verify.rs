@@ -73,7 +73,7 @@ async fn verify(
     let mut stop = StopSignals::listen()?;
     if found != [FoundNamespace::Nothing, FoundNamespace::Nothing] {
         progress.say("deleting what an earlier run has left");
-        delete(pair, args, end).await?;
+        Box::pin(delete(pair, args, end)).await?;
     }
     let key = CanaryKey::random();
     let mut run = Run {
@@ -104,7 +104,7 @@ async fn verify(
     );
     progress.say("deleting the canaries");
     let deleting = Instant::now();
-    let deleted = delete(pair, args, end).await;
+    let deleted = Box::pin(delete(pair, args, end)).await;
     report.push(VerifyStep {
         mode: None,
         step: "deletion",
@@ -124,15 +124,17 @@ async fn verify(
 
 /// Deletes the canaries.
 async fn delete(pair: &Pair, args: &VerifyArgs, end: Instant) -> anyhow::Result<bool> {
-    pair.remove(&args.namespace, end).await.map_err(|why| {
-        fail(
-            format!(
-                "cannot delete the canaries in the namespace {}: {why}",
-                args.namespace
-            ),
-            format!("run {}", cleanup(pair, args)),
-        )
-    })
+    Box::pin(pair.remove(&args.namespace, end))
+        .await
+        .map_err(|why| {
+            fail(
+                format!(
+                    "cannot delete the canaries in the namespace {}: {why}",
+                    args.namespace
+                ),
+                format!("run {}", cleanup(pair, args)),
+            )
+        })
 }
 
 /// The command that deletes what is left.

@@ -130,7 +130,7 @@ pub fn outdated_at_linkerd(old: &KubernetesSecret, new: &KubernetesSecret) -> Op
     }
     let domains = [labels::TRUST_DOMAIN, labels::CLUSTER_DOMAIN];
     let differs = |key: &&str| old.annotations().get(*key) != new.annotations().get(*key);
-    domains.iter().any(|key| differs(&key)).then_some("domains")
+    domains.iter().any(differs).then_some("domains")
 }
 
 /// What credentials that were applied earlier say about the cluster that they lead to.

@@ -133,10 +133,6 @@ struct TemplateContext<'a> {
 /// What happens to the annotation that says what the gateway forwards to.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a condition of templates"
-)]
 struct GatewayLimit {
     /// The controller keeps it.
     is_kept: bool,

@@ -84,25 +84,20 @@ mod tests {
             let links = &topology.links;
             links
                 .iter()
-                .map(|edge| about(edge, links, true))
+                .map(|edge| named(edge, links, true))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
             names(&topology),
-            [
-                "east → w: ",
-                "west → east: ",
-                "west → n: ",
-                "north → moon: "
-            ]
+            ["east → w", "west → east", "west → n", "north → moon"]
         );
         let mut again = topology.links[0].clone();
         again.link.name = "w-again".into();
         topology.links.push(again);
         let names = names(&topology);
-        assert_eq!(names[0], "east → w (linkerd-multicluster/w): ");
-        assert_eq!(names[4], "east → w (linkerd-multicluster/w-again): ");
-        assert_eq!(about(&topology.links[1], &topology.links, false), "east: ");
+        assert_eq!(names[0], "east → w (linkerd-multicluster/w)");
+        assert_eq!(names[4], "east → w (linkerd-multicluster/w-again)");
+        assert_eq!(named(&topology.links[1], &topology.links, false), "east");
     }
 
     #[test]

@@ -313,7 +313,8 @@ fn cut(name: &str, most: usize) -> String {
 /// A length, without digits that nobody sees.
 fn number(length: f64) -> String {
     let text = format!("{length:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    text.strip_suffix(".0")
+        .map_or_else(|| text.clone(), str::to_owned)
 }
 
 #[cfg(test)]

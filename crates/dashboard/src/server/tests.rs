@@ -77,11 +77,11 @@ async fn read_until(stream: &mut TcpStream, text: &str) -> String {
     let mut last = String::new();
     let reading = async {
         while !last.contains(text) {
-            let mut part = [0; 65_536];
+            let mut part = vec![0; 65_536];
             let length = stream.read(&mut part).await.unwrap();
             assert!(length > 0, "ended before {text}");
             let kept = last.len().saturating_sub(20_000);
-            let kept = (kept..).find(|at| last.is_char_boundary(*at));
+            let kept = (kept..last.len()).find(|at| last.is_char_boundary(*at));
             last.drain(..kept.unwrap_or_default());
             last.push_str(&String::from_utf8_lossy(&part[..length]));
         }

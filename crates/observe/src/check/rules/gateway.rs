@@ -109,7 +109,7 @@ pub fn forwards(snapshot: &FullSnapshot) -> Verdict {
         match &snapshot.permits {
             Ok(permits) => problems.extend(permitted(permits, exports)),
             Err(why) => {
-                problems.push(format!("cannot read the policy of the gateway: {why}").into())
+                problems.push(format!("cannot read the policy of the gateway: {why}").into());
             }
         }
     }
