@@ -334,7 +334,7 @@ async fn job_with_the_roles_of_the_guide_can_verify_and_do_nothing_else() {
         .iter()
         .filter(|(_, resource, _)| resource != "secrets")
         .collect();
-    assert_eq!(refused, [&Use::default(); 0], "needed, and not granted");
+    assert_eq!(refused, Vec::<&Use>::new(), "needed, and not granted");
 
     // It is no administrator: nowhere else, and with no Pod that leads to the node.
     let far = planes[1];

@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 40] = [
+const FREE: [&str; 42] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
