@@ -92,8 +92,9 @@ impl Server {
         // A JoinSet, so that the connections end if this future is dropped.
         let mut connections = JoinSet::new();
         loop {
+            let accepted = self.listener.accept().await;
             while connections.try_join_next().is_some() {}
-            match self.listener.accept().await {
+            match accepted {
                 Ok((stream, _)) if connections.len() < CONNECTIONS => {
                     connections.spawn(connection(stream, served.clone()));
                 }

@@ -272,7 +272,7 @@ fn federation_and_headless_reach_the_controller() {
     let args = |change: fn(&mut Values)| {
         let mut values = Values::default();
         change(&mut values);
-        controller_args("ns", &values)[12..].join(" ")
+        controller_args("ns", &values)[13..].join(" ")
     };
     for (change, expected) in [
         (
