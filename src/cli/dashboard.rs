@@ -10,7 +10,7 @@ use clap::Args;
 use dashboard::{hub::Hub, server::Server};
 use hints::hint::HintExt as _;
 
-use self::reader::Reader;
+use self::reader::PageReader;
 use super::{
     common::{
         args::{Global, timeout},
@@ -76,7 +76,7 @@ pub async fn run(global: &Global, args: &DashboardArgs) -> anyhow::Result<ExitCo
     if !args.no_browser && !browser::open(&url) {
         output::note("no browser could be opened: open the address yourself");
     }
-    let reader = Reader::new(global, selected, args.request_timeout);
+    let reader = PageReader::new(global, selected, args.request_timeout);
     tokio::select! {
         () = server.serve(hub.clone()) => {}
         () = Box::pin(reader.show(&hub, questions)) => {}

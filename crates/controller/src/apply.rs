@@ -38,8 +38,8 @@ pub use self::{
 };
 use super::{
     lease::Fence,
-    local::RouteVersions,
     metrics::{Metrics, ResourceKind, Verb, WriteResult},
+    route_versions::RouteVersions,
 };
 
 /// Writes to the local cluster, as long as the lease is held.

@@ -18,6 +18,7 @@ mod pace;
 pub mod preview;
 pub mod probe;
 mod queue;
+mod route_versions;
 mod run;
 mod session;
 mod transport;

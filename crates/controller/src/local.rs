@@ -20,9 +20,9 @@ use tokio::{
 
 pub use self::event::{LocalEvent, Needed};
 use self::kinds::LocalKind;
-pub use self::routes::RouteVersions;
 use super::{
     metrics::{LOCAL, Metrics},
+    route_versions::RouteVersions,
     trouble::Trouble,
     watch::{ConnectionStatus, Event, EventHandler, Watched, notice_recovery, watch},
 };
@@ -39,7 +39,7 @@ pub fn watch_local(
     metrics: &Metrics,
     outbox: &mpsc::Sender<LocalEvent>,
     needed: latest::Receiver<Needed>,
-    routes: &RouteVersions,
+    versions: &RouteVersions,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let (recovered, seen) = latest::channel(0);
@@ -75,7 +75,7 @@ pub fn watch_local(
     for kind in RouteKind::ALL {
         // Without preferences, routes are watched only if some of ours may be left from when they were enabled.
         let waits = config.routes.is_none().then(|| needed.clone());
-        tasks.spawn(start.watch_routes(kind, routes.clone(), waits));
+        tasks.spawn(start.watch_routes(kind, versions.clone(), waits));
     }
     start.watch_members(config, needed, &mut tasks);
     tasks

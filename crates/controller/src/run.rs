@@ -13,9 +13,10 @@ use super::{
     engine::{self, Health, Settings},
     gateway_exports::{self, ExportGateway},
     lease::{self, Fence, LeaseSettings},
-    local::{self, RouteVersions},
+    local,
     metrics::Metrics,
     networks,
+    route_versions::RouteVersions,
 };
 
 /// The options of `run-controller`.

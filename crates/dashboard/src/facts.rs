@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
 use observe::{
-    clusters::{link_state::LinkState, service_rows::ServiceRow, topology::Topology},
+    clusters::{link_state::LinkStanding, service_rows::ServiceRow, topology::Topology},
     finding::Finding,
     timeline::Timeline,
     traffic::TrafficRow,
@@ -16,7 +16,7 @@ pub const SAMPLES: usize = 30;
 
 /// All that the page shows.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct PageFacts {
     /// When it was read.
     pub read: Timestamp,
     /// After how many seconds it is old, because it should have been read again.
@@ -28,7 +28,7 @@ pub struct Facts {
     /// Clusters and Links: those of clusters that do not answer as they were when they did.
     pub topology: Topology,
     /// How each Link of the topology is doing, in the same order, and what is wrong.
-    pub states: Vec<(LinkState, Option<String>)>,
+    pub states: Vec<(LinkStanding, Option<String>)>,
     /// Clusters that do not answer, and when the Links that are shown were read, if they ever were.
     pub unanswered: BTreeMap<String, Option<Timestamp>>,
     /// What is wrong, worst first.
@@ -72,7 +72,7 @@ pub struct Traffic {
     pub rates: BTreeMap<TrafficPlace, VecDeque<f64>>,
 }
 
-impl Facts {
+impl PageFacts {
     /// Whether no cluster answers, so that nothing is known.
     pub fn is_silent(&self) -> bool {
         let mut asked = self.topology.clusters.iter();
@@ -124,6 +124,17 @@ impl Traffic {
             .retain(|_, rates| rates.iter().any(|rate| *rate > 0.0));
         self.rows = Some(rows);
     }
+}
+
+/// A mirror or federated Service of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedService {
+    /// Its cluster, as the page names it.
+    pub cluster: String,
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
 }
 
 #[cfg(test)]

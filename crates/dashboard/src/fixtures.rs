@@ -8,7 +8,7 @@ use observe::{
     clusters::{
         fixtures::federated,
         leader::Leader,
-        link_state::LinkState,
+        link_state::LinkStanding,
         link_summary::{GatewaySummary, LinkSummary},
         preference_status::PreferenceStatus,
         service_rows::{CountOutput, ServiceRow},
@@ -20,7 +20,7 @@ use observe::{
     traffic::{ServedBy, TrafficRow},
 };
 
-use crate::facts::{ControllerFacts, Facts};
+use crate::facts::{ControllerFacts, PageFacts};
 
 /// The time at which all of this is read.
 pub fn now() -> Timestamp {
@@ -114,7 +114,7 @@ fn happened(minutes: i64, cluster: &str, about: &str, what: &str) -> Happened {
 }
 
 /// Three clusters. The gateway of `north` is dead, and `web-federated` has failed over.
-pub fn few() -> Facts {
+pub fn few() -> PageFacts {
     let mut dead = edge("west", "north", 0);
     dead.link.gateway.as_mut().unwrap().alive = Some(false);
     dead.link.gateway.as_mut().unwrap().since = Some(ago(4));
@@ -154,20 +154,20 @@ pub fn few() -> Facts {
         .since(Some(ago(6)))
         .fixed_by(&flags.mc("diagnose {}/{}", &["shop", "web-federated"])),
     ];
-    let mut facts = Facts {
+    let mut facts = PageFacts {
         read: now(),
         old_after: 30,
         title: "west, east, north".to_owned(),
         flags: ClusterFlags::of_context("west,east,north"),
         states: vec![
-            (LinkState::Ready, None),
+            (LinkStanding::Ready, None),
             (
-                LinkState::DeadGateway,
+                LinkStanding::DeadGateway,
                 Some("connection refused".to_owned()),
             ),
-            (LinkState::Ready, None),
+            (LinkStanding::Ready, None),
             (
-                LinkState::Drained,
+                LinkStanding::Drained,
                 Some("drained until 2026-01-01 04:00:00 UTC".to_owned()),
             ),
         ],
@@ -222,7 +222,7 @@ pub fn few() -> Facts {
                 error: None,
             })
             .into(),
-        ..Facts::default()
+        ..PageFacts::default()
     };
     for sample in 0..20_u8 {
         let wave = f64::from(sample % 7) + 8.0;
@@ -237,7 +237,7 @@ pub fn few() -> Facts {
 }
 
 /// As [`few`], but `east` does not answer any more.
-pub fn unanswered() -> Facts {
+pub fn unanswered() -> PageFacts {
     let mut facts = few();
     facts.topology.clusters[1] = node("east", Some(false));
     facts.unanswered.insert("east".to_owned(), Some(ago(3)));
@@ -250,13 +250,13 @@ pub fn unanswered() -> Facts {
 }
 
 /// So many clusters, each of which links to ten others, with so many mirrors in all.
-pub fn many(clusters: usize, mirrors: usize) -> Facts {
+pub fn many(clusters: usize, mirrors: usize) -> PageFacts {
     let name = |at: usize| format!("prod-eu-{:02}", at % clusters);
-    let mut facts = Facts {
+    let mut facts = PageFacts {
         read: now(),
         old_after: 120,
         title: "production".to_owned(),
-        ..Facts::default()
+        ..PageFacts::default()
     };
     facts.topology.clusters = (0..clusters)
         .map(|at| node(&name(at), Some(true)))
@@ -266,11 +266,11 @@ pub fn many(clusters: usize, mirrors: usize) -> Facts {
             let link = edge(&name(source), &name(source + step * step), 3);
             facts.topology.links.push(link);
             let state = match (source * 10 + step) % 97 {
-                0 => LinkState::DeadGateway,
-                1 => LinkState::Incomplete,
-                2 => LinkState::Old,
-                3 => LinkState::Drained,
-                _ => LinkState::Ready,
+                0 => LinkStanding::DeadGateway,
+                1 => LinkStanding::Incomplete,
+                2 => LinkStanding::Old,
+                3 => LinkStanding::Drained,
+                _ => LinkStanding::Ready,
             };
             facts.states.push((state, None));
         }
@@ -295,7 +295,7 @@ pub const HOSTILE: &str =
     "<img src=x onerror=\"document.title='taken'\">'\u{1b}[31m\u{202e}&amp;\n</script>";
 
 /// As [`few`], with a hostile text in all that clusters can say.
-pub fn hostile() -> Facts {
+pub fn hostile() -> PageFacts {
     let mut facts = few();
     let text = || HOSTILE.to_owned();
     facts.title = text();

@@ -5,39 +5,19 @@ use std::{collections::BTreeMap, sync::Arc};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::{
-    facts::Facts,
-    page::{self, Fragments},
+    facts::{NamedService, PageFacts},
+    page::{self, Fragments, Shown},
 };
 
 /// Questions that wait at the same time. A further one is refused.
 const WAITING: usize = 4;
 
-/// A mirror or federated Service of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ServiceRef {
-    /// Its cluster, as the page names it.
-    pub cluster: String,
-    /// Namespace.
-    pub namespace: String,
-    /// Name.
-    pub name: String,
-}
-
 /// Why requests to a Service fail, which somebody wants to know.
 pub struct Question {
     /// The Service.
-    pub service: ServiceRef,
+    pub service: NamedService,
     /// Where the answer goes: a report, or why there is none.
     pub answer: oneshot::Sender<Result<observe::diagnose::Diagnosis, String>>,
-}
-
-/// What is shown.
-#[derive(Default)]
-pub struct Shown {
-    /// What it was made of; `None` until it was read for the first time.
-    pub facts: Option<Facts>,
-    /// The parts of the page.
-    pub fragments: Fragments,
 }
 
 /// What all tabs show. There is one for all of them.
@@ -77,7 +57,7 @@ impl Hub {
     }
 
     /// Shows these facts to all tabs.
-    pub fn show(&self, facts: Facts) {
+    pub fn show(&self, facts: PageFacts) {
         let fragments = page::fragments(&facts);
         let facts = Some(facts);
         self.shown
@@ -99,7 +79,7 @@ impl Hub {
     /// Asks why requests to a Service fail. `None` if too many others ask.
     pub(crate) async fn diagnose(
         &self,
-        service: ServiceRef,
+        service: NamedService,
     ) -> Option<Result<observe::diagnose::Diagnosis, String>> {
         let (answer, answered) = oneshot::channel();
         self.questions.try_send(Question { service, answer }).ok()?;

@@ -25,13 +25,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-use crate::{
-    facts::Facts,
-    hub::{ServiceRef, Shown},
-};
+use crate::facts::{NamedService, PageFacts};
 
 /// The parts of the page, by the `id` of their elements.
 pub type Fragments = BTreeMap<&'static str, Arc<str>>;
+
+/// What is shown.
+#[derive(Default)]
+pub struct Shown {
+    /// What it was made of; `None` until it was read for the first time.
+    pub facts: Option<PageFacts>,
+    /// The parts of the page.
+    pub fragments: Fragments,
+}
 
 /// The sections, and their headings.
 const SECTIONS: [(&str, &str); 6] = [
@@ -98,7 +104,7 @@ pub fn loading() -> Fragments {
 }
 
 /// The parts of the page.
-pub fn fragments(facts: &Facts) -> Fragments {
+pub fn fragments(facts: &PageFacts) -> Fragments {
     [
         ("now", render("now", &shown::header(facts))),
         ("problems", render("problems", &problems::view(facts))),
@@ -135,7 +141,7 @@ pub fn search(shown: &Shown, text: &str) -> String {
 }
 
 /// All about a Service.
-pub fn service(shown: &Shown, service: &ServiceRef) -> String {
+pub fn service(shown: &Shown, service: &NamedService) -> String {
     match &shown.facts {
         Some(facts) => render("service", &services::view(facts, service)),
         None => render("loading", &json!(service.name)),

@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use self::gate::{Gate, Refusal, Route};
+use self::gate::{PageRoute, RequestGate, RequestRefusal};
 use crate::{
     hub::{Hub, events},
     page,
@@ -57,14 +57,14 @@ type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// A server that is bound.
 pub struct Server {
     listener: TcpListener,
-    gate: Arc<Gate>,
+    gate: Arc<RequestGate>,
 }
 
 /// What all connections share.
 #[derive(Clone)]
-struct Served {
+struct ServedPage {
     hub: Arc<Hub>,
-    gate: Arc<Gate>,
+    gate: Arc<RequestGate>,
     streams: Arc<Semaphore>,
 }
 
@@ -73,7 +73,7 @@ impl Server {
     pub async fn bind(port: u16) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
         let host = listener.local_addr()?.to_string();
-        let gate = Arc::new(Gate::new(host, secret()?));
+        let gate = Arc::new(RequestGate::new(host, secret()?));
         Ok(Self { listener, gate })
     }
 
@@ -84,7 +84,7 @@ impl Server {
 
     /// Serves the page until it is dropped.
     pub async fn serve(self, hub: Arc<Hub>) {
-        let served = Served {
+        let served = ServedPage {
             hub,
             gate: self.gate,
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -114,8 +114,8 @@ fn secret() -> anyhow::Result<String> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-async fn connection(stream: TcpStream, served: Served) {
-    let progress = Progress::default();
+async fn connection(stream: TcpStream, served: ServedPage) {
+    let progress = ReadProgress::default();
     let service = service_fn(|request: Request<Incoming>| {
         let (served, progress) = (served.clone(), progress.clone());
         async move {
@@ -145,15 +145,15 @@ async fn connection(stream: TcpStream, served: Served) {
 
 /// When a connection last got further.
 #[derive(Clone)]
-struct Progress(Arc<Mutex<Instant>>);
+struct ReadProgress(Arc<Mutex<Instant>>);
 
-impl Default for Progress {
+impl Default for ReadProgress {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Instant::now())))
     }
 }
 
-impl Progress {
+impl ReadProgress {
     fn note(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -171,14 +171,14 @@ impl Progress {
 }
 
 /// The answer to a request. A body of the request is not read.
-async fn respond<B>(request: &Request<B>, served: &Served) -> Response<Body> {
+async fn respond<B>(request: &Request<B>, served: &ServedPage) -> Response<Body> {
     let shown = || served.hub.shown();
     let mut response = match served.gate.admit(request) {
         Err(refusal) => refused(refusal),
-        Ok(Route::Page) => html(page::whole(&shown().fragments)),
+        Ok(PageRoute::Page) => html(page::whole(&shown().fragments)),
         // A HEAD has no body, so there is nothing to wait for.
-        Ok(Route::Events) if *request.method() == Method::HEAD => stream_of(stream::empty()),
-        Ok(Route::Events) => match Arc::clone(&served.streams).try_acquire_owned() {
+        Ok(PageRoute::Events) if *request.method() == Method::HEAD => stream_of(stream::empty()),
+        Ok(PageRoute::Events) => match Arc::clone(&served.streams).try_acquire_owned() {
             Ok(turn) => {
                 let changes = changes(&served.hub);
                 stream_of(changes.map(move |change| {
@@ -188,10 +188,10 @@ async fn respond<B>(request: &Request<B>, served: &Served) -> Response<Body> {
             }
             Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many tabs are open\n"),
         },
-        Ok(Route::Search(text)) => html(page::search(&shown(), &text)),
-        Ok(Route::Service(service)) => html(page::service(&shown(), &service)),
-        Ok(Route::Diagnosis(_)) if *request.method() == Method::HEAD => html(String::new()),
-        Ok(Route::Diagnosis(service)) => match served.hub.diagnose(service).await {
+        Ok(PageRoute::Search(text)) => html(page::search(&shown(), &text)),
+        Ok(PageRoute::Service(service)) => html(page::service(&shown(), &service)),
+        Ok(PageRoute::Diagnosis(_)) if *request.method() == Method::HEAD => html(String::new()),
+        Ok(PageRoute::Diagnosis(service)) => match served.hub.diagnose(service).await {
             Some(diagnosis) => html(page::diagnosis(&diagnosis)),
             None => text(StatusCode::SERVICE_UNAVAILABLE, "too many questions wait\n"),
         },
@@ -221,7 +221,7 @@ fn changes(hub: &Hub) -> impl Stream<Item = String> + use<> {
             let now = Arc::clone(&opened.borrow_and_update());
             let last = sent.as_ref();
             let news = events(
-                last.map(|last: &Arc<crate::hub::Shown>| &last.fragments),
+                last.map(|last: &Arc<crate::page::Shown>| &last.fragments),
                 &now.fragments,
             );
             if !news.is_empty() {
@@ -235,10 +235,10 @@ fn changes(hub: &Hub) -> impl Stream<Item = String> + use<> {
     })
 }
 
-fn refused(refusal: Refusal) -> Response<Body> {
+fn refused(refusal: RequestRefusal) -> Response<Body> {
     let (status, why) = refusal.answer();
     let mut response = text(status, why);
-    if refusal == Refusal::Method {
+    if refusal == RequestRefusal::Method {
         let allowed = HeaderValue::from_static("GET, HEAD");
         response.headers_mut().insert(header::ALLOW, allowed);
     }

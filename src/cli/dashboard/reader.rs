@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use client::timing;
 use dashboard::{
-    facts::{ControllerFacts, Facts},
+    facts::{ControllerFacts, PageFacts},
     hub::{Hub, Question},
 };
 use futures::{future::join_all, join};
@@ -13,7 +13,7 @@ use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
         kube_context::{KubeContext, side_by_side},
-        link_state::LinkState,
+        link_state::LinkStanding,
         service_rows::{ServiceFilter, ServiceRow},
         snapshot::ClusterSnapshot,
         topology::{Edge, Topology},
@@ -54,28 +54,28 @@ const SAMPLE: Duration = Duration::from_secs(10);
 const CLIENTS: u32 = 100;
 
 /// Reads the clusters of the page.
-pub struct Reader<'a> {
+pub struct PageReader<'a> {
     global: &'a Global,
     contexts: Vec<KubeContext>,
     fleet: Option<FleetLinks>,
     deadline: Duration,
-    facts: RefCell<Facts>,
+    facts: RefCell<PageFacts>,
 }
 
 /// The Links of a cluster, and how they were when it last answered.
-type Kept = BTreeMap<String, (Timestamp, Vec<(Edge, (LinkState, Option<String>))>)>;
+type Kept = BTreeMap<String, (Timestamp, Vec<(Edge, (LinkStanding, Option<String>))>)>;
 
-impl<'a> Reader<'a> {
+impl<'a> PageReader<'a> {
     pub fn new(global: &'a Global, selected: SelectedClusters, deadline: Duration) -> Self {
         let SelectedClusters { contexts, fleet } = selected;
         let names: Vec<&str> = contexts.iter().map(|context| &*context.name).collect();
-        let facts = Facts {
+        let facts = PageFacts {
             title: match &fleet {
                 Some(fleet) => fleet.name.clone(),
                 None => names.join(", "),
             },
             flags: flags_of_all(&contexts),
-            ..Facts::default()
+            ..PageFacts::default()
         };
         Self {
             global,
@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
         let links = snapshots.iter().flat_map(|it| it.links.iter().flatten());
         let edges = topology.links.iter().zip(links);
         let mut states = edges
-            .map(|(edge, link)| LinkState::of(link, &edge.link))
+            .map(|(edge, link)| LinkStanding::of(link, &edge.link))
             .collect();
         let now = timing::now();
         let unanswered = keep(kept, &mut topology, &mut states, now);
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Says what is wrong, by what was read last.
-fn judge(facts: &mut Facts, hints: &[String]) {
+fn judge(facts: &mut PageFacts, hints: &[String]) {
     let rows = facts.traffic.rows.as_deref().unwrap_or_default();
     let mut found = problems(&facts.topology, hints, &facts.services, rows);
     for finding in &mut found {
@@ -282,7 +282,7 @@ fn judge(facts: &mut Facts, hints: &[String]) {
 fn keep(
     kept: &mut Kept,
     topology: &mut Topology,
-    states: &mut Vec<(LinkState, Option<String>)>,
+    states: &mut Vec<(LinkStanding, Option<String>)>,
     now: Timestamp,
 ) -> BTreeMap<String, Option<Timestamp>> {
     let mut unanswered = BTreeMap::new();

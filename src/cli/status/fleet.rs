@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use observe::clusters::{
     collect::{Depth, snapshots_of},
     kube_context::KubeContext,
-    link_state::LinkState,
+    link_state::LinkStanding,
     link_summary::LinkSummary,
     snapshot::ClusterSnapshot,
 };
@@ -30,7 +30,7 @@ pub async fn report(fleet: &FleetLinks, contexts: &[KubeContext]) -> FleetReport
 pub struct LinkReport {
     pub source: String,
     pub target: String,
-    pub state: LinkState,
+    pub state: LinkStanding,
     /// What is wrong, if something is.
     pub problem: Option<String>,
 }
@@ -87,7 +87,7 @@ impl FleetReport {
 
     /// Whether something has to be looked at.
     pub fn has_problems(&self) -> bool {
-        let has_failed = |link: &LinkReport| link.state < LinkState::Expiring;
+        let has_failed = |link: &LinkReport| link.state < LinkStanding::Expiring;
         self.clusters.iter().any(|cluster| cluster.error.is_some())
             || self.links.iter().any(has_failed)
     }
@@ -98,15 +98,15 @@ fn state(
     snapshot: Option<&ClusterSnapshot>,
     namespace: &str,
     target: &str,
-) -> (LinkState, Option<String>) {
+) -> (LinkStanding, Option<String>) {
     let Some(Ok(links)) = snapshot.map(|snapshot| &snapshot.links) else {
-        return (LinkState::Unknown, None); // the cluster says why
+        return (LinkStanding::Unknown, None); // the cluster says why
     };
     let found = links
         .iter()
         .find(|link| link.cluster() == target && link.namespace() == namespace);
     let (Some(link), Some(snapshot)) = (found, snapshot) else {
-        return (LinkState::Missing, Some("there is no Link".to_owned()));
+        return (LinkStanding::Missing, Some("there is no Link".to_owned()));
     };
-    LinkState::of(link, &LinkSummary::in_cluster(link, snapshot))
+    LinkStanding::of(link, &LinkSummary::in_cluster(link, snapshot))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dialoguer::console::measure_text_width;
 use observe::clusters::{
     fixtures::silent,
-    link_state::LinkState,
+    link_state::LinkStanding,
     snapshot::{ClusterSnapshot, LinkSnapshot},
 };
 use serde_json::{Value, json};
@@ -95,21 +95,25 @@ fn links_are_reported_worst_first() {
     assert_eq!(
         states,
         [
-            ("g", LinkState::Missing, "there is no Link"),
-            ("b", LinkState::NotReady, "refused"),
-            ("c", LinkState::DeadGateway, "its gateway does not answer"),
+            ("g", LinkStanding::Missing, "there is no Link"),
+            ("b", LinkStanding::NotReady, "refused"),
+            (
+                "c",
+                LinkStanding::DeadGateway,
+                "its gateway does not answer"
+            ),
             (
                 "f",
-                LinkState::Unknown,
+                LinkStanding::Unknown,
                 "the controller has not reported it"
             ),
-            ("d", LinkState::Expiring, "expires soon"),
+            ("d", LinkStanding::Expiring, "expires soon"),
             (
                 "e",
-                LinkState::Incomplete,
+                LinkStanding::Incomplete,
                 "1 of 2 Services are not mirrored"
             ),
-            ("a", LinkState::Ready, ""),
+            ("a", LinkStanding::Ready, ""),
         ]
     );
     assert!(shown.has_problems());
@@ -122,17 +126,17 @@ fn links_are_reported_worst_first() {
         .links
         .iter()
         .filter(|link| link.source == "west" && link.target == "a");
-    assert_eq!(of_a.next().unwrap().state, LinkState::Old);
+    assert_eq!(of_a.next().unwrap().state, LinkStanding::Old);
 }
 
 /// A mesh of as many clusters, in which each tenth link is in one of the other states.
 fn mesh(count: usize) -> FleetReport {
     let name = |at: usize| format!("cluster-with-a-long-name-{at}");
     let states = [
-        LinkState::Missing,
-        LinkState::NotReady,
-        LinkState::DeadGateway,
-        LinkState::Drained,
+        LinkStanding::Missing,
+        LinkStanding::NotReady,
+        LinkStanding::DeadGateway,
+        LinkStanding::Drained,
     ];
     let pairs = (0..count).flat_map(|source| (0..count).map(move |target| (source, target)));
     let pairs = pairs.filter(|(source, target)| source != target);
@@ -140,13 +144,13 @@ fn mesh(count: usize) -> FleetReport {
         let state = if at % 10 == 0 {
             states[at / 10 % 4]
         } else {
-            LinkState::Ready
+            LinkStanding::Ready
         };
         LinkReport {
             source: name(source),
             target: name(target),
             state,
-            problem: (state != LinkState::Ready).then(|| "a reason that is long ".repeat(10)),
+            problem: (state != LinkStanding::Ready).then(|| "a reason that is long ".repeat(10)),
         }
     });
     let clusters = (0..count).map(|at| ClusterReport {

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use dialoguer::console::truncate_str;
 use hints::prose::counted;
 use mirror_core::api::text::one_line;
-use observe::clusters::link_state::LinkState;
+use observe::clusters::link_state::LinkStanding;
 
 use super::fleet::{FleetReport, LinkReport};
 use crate::cli::common::table::cut_middle;
@@ -21,17 +21,17 @@ const LISTED: usize = 20;
 const SIDE_BY_SIDE: usize = 10;
 
 /// The sign of a state in the matrix, and its color.
-fn shown(state: LinkState) -> (char, AnsiColor) {
+fn shown(state: LinkStanding) -> (char, AnsiColor) {
     match state {
-        LinkState::Missing => ('-', AnsiColor::Red),
-        LinkState::NotReady => ('x', AnsiColor::Red),
-        LinkState::DeadGateway => ('g', AnsiColor::Red),
-        LinkState::Old => ('o', AnsiColor::Yellow),
-        LinkState::Unknown => ('?', AnsiColor::Yellow),
-        LinkState::Expiring => ('e', AnsiColor::Yellow),
-        LinkState::Incomplete => ('i', AnsiColor::Yellow),
-        LinkState::Drained => ('d', AnsiColor::Yellow),
-        LinkState::Ready => ('+', AnsiColor::Green),
+        LinkStanding::Missing => ('-', AnsiColor::Red),
+        LinkStanding::NotReady => ('x', AnsiColor::Red),
+        LinkStanding::DeadGateway => ('g', AnsiColor::Red),
+        LinkStanding::Old => ('o', AnsiColor::Yellow),
+        LinkStanding::Unknown => ('?', AnsiColor::Yellow),
+        LinkStanding::Expiring => ('e', AnsiColor::Yellow),
+        LinkStanding::Incomplete => ('i', AnsiColor::Yellow),
+        LinkStanding::Drained => ('d', AnsiColor::Yellow),
+        LinkStanding::Ready => ('+', AnsiColor::Green),
     }
 }
 
@@ -74,7 +74,7 @@ fn matrix(report: &FleetReport, columns: Option<usize>) -> String {
         .iter()
         .map(|cluster| cluster.name.as_str())
         .collect();
-    let states: BTreeMap<(&str, &str), LinkState> = report
+    let states: BTreeMap<(&str, &str), LinkStanding> = report
         .links
         .iter()
         .map(|link| ((link.source.as_str(), link.target.as_str()), link.state))
@@ -130,11 +130,11 @@ fn digit(number: usize, place: usize) -> char {
 
 /// How many links are in which state, and which versions there are.
 fn summary(report: &FleetReport) -> String {
-    let mut counts: BTreeMap<LinkState, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<LinkStanding, usize> = BTreeMap::new();
     for link in &report.links {
         *counts.entry(link.state).or_default() += 1;
     }
-    let states = LinkState::ALL.iter().rev();
+    let states = LinkStanding::ALL.iter().rev();
     let states = states.filter_map(|state| {
         let ((sign, _), name) = (shown(*state), state.name());
         Some(format!("{} {name} ({sign})", counts.get(state)?))

@@ -35,7 +35,7 @@ fn values() -> [String; 16] {
 
 /// Flags that take any text: names of contexts, users and files, what `--set` parses, and what Linkerd's commands accept
 /// and this program ignores.
-const FREE: [&str; 42] = [
+const FREE: [&str; 40] = [
     "as_groups",
     "as_user",
     "clusterprofile_provider_file",
@@ -58,9 +58,7 @@ const FREE: [&str; 42] = [
     "trust anchor name",
     "trust issuer name",
     "check namespace",
-    "fleet apply also",
     "fleet apply only",
-    "fleet plan also",
     "fleet plan only",
     "gateways output",
     "plan excluded_annotations",
@@ -90,7 +88,8 @@ fn commands() -> Vec<(String, Vec<Arg>)> {
         .map(|command| (String::new(), command))
         .collect();
     while let Some((parent, command)) = waiting.pop() {
-        if command.get_name() == "help" {
+        // Nobody types a hidden command.
+        if command.get_name() == "help" || command.is_hide_set() {
             continue;
         }
         let name = format!("{parent}{}", command.get_name());

@@ -33,8 +33,9 @@ use super::{Engine, Settings, link_state::LinkState};
 use crate::{
     apply::Writer,
     lease::Fence,
-    local::{LocalEvent, RouteVersions},
+    local::LocalEvent,
     metrics::Metrics,
+    route_versions::RouteVersions,
     session::{HEARTBEAT_SOURCE, Session, SessionEvent, UsableCredentials},
     transport::Sockets,
     watch::{ConnectionStatus, Event},

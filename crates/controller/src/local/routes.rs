@@ -1,10 +1,6 @@
 //! The watches of routes. They start as soon as the API server serves the kind.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use client::requests::{explain, served_version};
 use kube::{Api, Client};
@@ -18,28 +14,13 @@ use super::{
     LocalHandler, Start,
     event::{LocalEvent, Needed},
 };
-use crate::watch::{ConnectionStatus, EventHandler as _, Watched, watch};
+use crate::{
+    route_versions::RouteVersions,
+    watch::{ConnectionStatus, EventHandler as _, Watched, watch},
+};
 
 /// Time between two checks whether the API server serves a kind. People may install CRDs at any time.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// The versions in which the API server serves kinds of routes, as far as it was asked. The watch of a kind sets its
-/// version before it sends the first event, so before anything is planned that is written in it.
-#[derive(Clone, Debug, Default)]
-pub struct RouteVersions(Arc<Mutex<BTreeMap<RouteKind, &'static str>>>);
-
-impl RouteVersions {
-    /// The version of a kind: the preferred one if the API server was not asked.
-    pub fn of(&self, kind: RouteKind) -> &'static str {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&kind).copied().unwrap_or_else(|| kind.version())
-    }
-
-    fn set(&self, kind: RouteKind, version: &'static str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(kind, version);
-    }
-}
 
 impl Start<'_> {
     /// Watches routes of a kind as soon as the API server serves it. If `waits`, once routes are needed. Then only the

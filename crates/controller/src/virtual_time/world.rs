@@ -27,9 +27,10 @@ use crate::{
     apply::Writer,
     engine::{self, Health, Settings},
     lease::Fence,
-    local::{self, RouteVersions},
+    local,
     metrics::Metrics,
     networks,
+    route_versions::RouteVersions,
 };
 
 /// Namespace of Links.

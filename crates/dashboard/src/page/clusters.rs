@@ -3,14 +3,14 @@
 use observe::clusters::topology::ClusterNode;
 use serde_json::{Value, json};
 
-use super::shown::Tone;
-use crate::facts::Facts;
+use super::shown::PageTone;
+use crate::facts::PageFacts;
 
 /// Commands that say what a drain of a cluster would do.
 const DRAINS: usize = 8;
 
 /// The section.
-pub fn view(facts: &Facts) -> Value {
+pub fn view(facts: &PageFacts) -> Value {
     let clusters = facts.topology.clusters.iter();
     let clusters: Vec<Value> = clusters.map(|cluster| row(facts, cluster)).collect();
     json!({
@@ -20,7 +20,7 @@ pub fn view(facts: &Facts) -> Value {
     })
 }
 
-fn row(facts: &Facts, cluster: &ClusterNode) -> Value {
+fn row(facts: &PageFacts, cluster: &ClusterNode) -> Value {
     let name = &cluster.name;
     let links = || facts.topology.links.iter();
     let into: Vec<_> = links().filter(|edge| edge.target == *name).collect();
@@ -58,10 +58,10 @@ fn row(facts: &Facts, cluster: &ClusterNode) -> Value {
 }
 
 /// Whether a cluster answers.
-pub fn state(cluster: &ClusterNode) -> (&'static str, Tone) {
+pub fn state(cluster: &ClusterNode) -> (&'static str, PageTone) {
     match cluster.reachable {
-        Some(true) => ("answers", Tone::Good),
-        Some(false) => ("not read", Tone::Bad),
-        None => ("no context", Tone::Old),
+        Some(true) => ("answers", PageTone::Good),
+        Some(false) => ("not read", PageTone::Bad),
+        None => ("no context", PageTone::Old),
     }
 }

@@ -10,11 +10,8 @@ use observe::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::shown::{Tone, href};
-use crate::{
-    facts::{Facts, SAMPLES, Traffic},
-    hub::ServiceRef,
-};
+use super::shown::{PageTone, href};
+use crate::facts::{NamedService, PageFacts, SAMPLES, Traffic};
 
 /// Federated Services that are shown.
 const SHOWN: usize = 100;
@@ -34,7 +31,7 @@ pub struct ServiceView {
     /// What it mirrors.
     from: String,
     state: &'static str,
-    tone: Tone,
+    tone: PageTone,
     message: Option<String>,
     endpoints: Option<String>,
     is_old: bool,
@@ -51,7 +48,7 @@ pub struct ServiceView {
 #[derive(Debug, Serialize)]
 struct MemberView {
     cluster: String,
-    tone: Tone,
+    tone: PageTone,
     serves: bool,
     /// Since when it receives no requests, although it is preferred.
     away: Option<Timestamp>,
@@ -72,7 +69,7 @@ struct ServingView {
 }
 
 /// The section: worst first.
-pub fn view(facts: &Facts) -> Value {
+pub fn view(facts: &PageFacts) -> Value {
     let is_federated = |row: &&ServiceRow| row.mode == Some(ShownMode::Federated);
     let all = facts.services.iter().filter(is_federated);
     let mut all: Vec<ServiceView> = all.map(|row| ServiceView::of(facts, row)).collect();
@@ -103,9 +100,9 @@ pub fn member(from: &str) -> (&str, &str) {
 
 impl ServiceView {
     /// What is shown of a Service.
-    pub fn of(facts: &Facts, row: &ServiceRow) -> Self {
+    pub fn of(facts: &PageFacts, row: &ServiceRow) -> Self {
         let name = row.service.clone().unwrap_or_default();
-        let service = ServiceRef {
+        let service = NamedService {
             cluster: row.context.clone(),
             namespace: row.namespace.clone(),
             name: name.clone(),
@@ -146,14 +143,14 @@ impl ServiceView {
     }
 }
 
-fn state(row: &ServiceRow) -> (&'static str, Tone) {
+fn state(row: &ServiceRow) -> (&'static str, PageTone) {
     let without = row.endpoints.is_some_and(|count| count.ready == 0);
     match row.healthy {
-        Some(false) => ("not mirrored", Tone::Bad),
-        _ if row.preferred.has_failed_over => ("failed over", Tone::Warn),
-        _ if without => ("no endpoints", Tone::Bad),
-        Some(true) => ("healthy", Tone::Good),
-        None => ("unknown", Tone::Old),
+        Some(false) => ("not mirrored", PageTone::Bad),
+        _ if row.preferred.has_failed_over => ("failed over", PageTone::Warn),
+        _ if without => ("no endpoints", PageTone::Bad),
+        Some(true) => ("healthy", PageTone::Good),
+        None => ("unknown", PageTone::Old),
     }
 }
 
@@ -167,9 +164,9 @@ fn members(row: &ServiceRow) -> Vec<MemberView> {
         MemberView {
             cluster: cluster.to_owned(),
             tone: match (away, serves) {
-                (Some(_), _) => Tone::Bad,
-                (None, true) => Tone::Good,
-                (None, false) => Tone::Idle,
+                (Some(_), _) => PageTone::Bad,
+                (None, true) => PageTone::Good,
+                (None, false) => PageTone::Idle,
             },
             serves: serves && away.is_none(),
             away: away.map(|away| away.since),

@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 use observe::clusters::{
-    link_state::LinkState,
+    link_state::LinkStanding,
     link_summary::{GatewaySummary, LinkSummary},
     topology::Edge,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::shown::{Tone, said};
-use crate::facts::Facts;
+use super::shown::{PageTone, said};
+use crate::facts::PageFacts;
 
 /// A row of the table.
 #[derive(Debug, Serialize)]
@@ -22,7 +22,7 @@ pub struct LinkRow {
     /// The name of the cluster in the Link, if it is another one.
     also: Option<String>,
     pub state: &'static str,
-    pub tone: Tone,
+    pub tone: PageTone,
     problem: Option<String>,
     /// Whether what it says may not be true any more.
     is_old: bool,
@@ -40,7 +40,7 @@ pub struct LinkRow {
 }
 
 /// The section: worst first.
-pub fn view(facts: &Facts) -> Value {
+pub fn view(facts: &PageFacts) -> Value {
     let mut rows: Vec<LinkRow> = rows(facts).collect();
     rows.extend(missing(facts));
     rows.sort_by(|a, b| (a.tone, &a.source, &a.target).cmp(&(b.tone, &b.source, &b.target)));
@@ -52,12 +52,12 @@ pub fn view(facts: &Facts) -> Value {
 }
 
 /// The rows of Links, in the order of the topology.
-pub fn rows(facts: &Facts) -> impl Iterator<Item = LinkRow> {
+pub fn rows(facts: &PageFacts) -> impl Iterator<Item = LinkRow> {
     let states = facts.topology.links.iter().zip(&facts.states);
     states.map(|(edge, (state, problem))| row(facts, edge, *state, problem.clone()))
 }
 
-fn row(facts: &Facts, edge: &Edge, state: LinkState, problem: Option<String>) -> LinkRow {
+fn row(facts: &PageFacts, edge: &Edge, state: LinkStanding, problem: Option<String>) -> LinkRow {
     let link = &edge.link;
     let read = facts.unanswered.get(&edge.source).copied().flatten();
     LinkRow {
@@ -66,7 +66,7 @@ fn row(facts: &Facts, edge: &Edge, state: LinkState, problem: Option<String>) ->
         target: edge.target.clone(),
         also: (link.cluster != edge.target).then(|| format!("as {}", link.cluster)),
         state: state.name(),
-        tone: Tone::of(state),
+        tone: PageTone::of(state),
         problem,
         is_old: read.is_some() || link.is_old(),
         read,
@@ -83,15 +83,15 @@ fn row(facts: &Facts, edge: &Edge, state: LinkState, problem: Option<String>) ->
 }
 
 /// Links that the file of a fleet has and the clusters do not.
-fn missing(facts: &Facts) -> impl Iterator<Item = LinkRow> {
+fn missing(facts: &PageFacts) -> impl Iterator<Item = LinkRow> {
     let missing = facts.topology.missing.iter().flatten();
     missing.map(|link| LinkRow {
         id: format!("link-{}-missing-{}", link.source, link.target),
         source: link.source.clone(),
         target: link.target.clone(),
         also: None,
-        state: LinkState::Missing.name(),
-        tone: Tone::of(LinkState::Missing),
+        state: LinkStanding::Missing.name(),
+        tone: PageTone::of(LinkStanding::Missing),
         problem: Some("the file of the fleet has it".to_owned()),
         is_old: false,
         read: None,

@@ -9,12 +9,12 @@ use std::{
 };
 
 use mirror_core::api::text::one_line;
-use observe::clusters::{link_state::LinkState, topology::Edge};
+use observe::clusters::{link_state::LinkStanding, topology::Edge};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{clusters, shown::Tone};
-use crate::facts::Facts;
+use super::{clusters, shown::PageTone};
+use crate::facts::PageFacts;
 
 /// Clusters that are drawn with arrows.
 const DRAWN: usize = 12;
@@ -44,7 +44,7 @@ struct Point {
 /// An arrow.
 #[derive(Debug, Serialize)]
 struct Arrow {
-    tone: Tone,
+    tone: PageTone,
     title: String,
     path: String,
     label: Option<String>,
@@ -53,16 +53,16 @@ struct Arrow {
 }
 
 /// A Link, for the map.
-struct Line<'a> {
+struct MapLine<'a> {
     source: &'a str,
     target: &'a str,
-    tone: Tone,
-    state: LinkState,
+    tone: PageTone,
+    state: LinkStanding,
     edge: Option<&'a Edge>,
 }
 
 /// The section.
-pub fn view(facts: &Facts) -> Value {
+pub fn view(facts: &PageFacts) -> Value {
     let lines = lines(facts);
     let names: Vec<&str> = facts
         .topology
@@ -70,14 +70,14 @@ pub fn view(facts: &Facts) -> Value {
         .iter()
         .map(|cluster| cluster.name.as_str())
         .collect();
-    let mut counts: BTreeMap<LinkState, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<LinkStanding, usize> = BTreeMap::new();
     for line in &lines {
         *counts.entry(line.state).or_default() += 1;
     }
     let legend: Vec<Value> = counts
         .iter()
         .map(|(state, count)| {
-            json!({ "tone": Tone::of(*state), "count": count, "name": state.name() })
+            json!({ "tone": PageTone::of(*state), "count": count, "name": state.name() })
         })
         .collect();
     let mut view = if names.len() > DRAWN {
@@ -99,32 +99,32 @@ pub fn view(facts: &Facts) -> Value {
     view
 }
 
-fn lines(facts: &Facts) -> Vec<Line<'_>> {
+fn lines(facts: &PageFacts) -> Vec<MapLine<'_>> {
     let edges = facts.topology.links.iter().zip(&facts.states);
-    let edges = edges.map(|(edge, (state, _))| Line {
+    let edges = edges.map(|(edge, (state, _))| MapLine {
         source: &edge.source,
         target: &edge.target,
-        tone: Tone::of(*state),
+        tone: PageTone::of(*state),
         state: *state,
         edge: Some(edge),
     });
     let missing = facts.topology.missing.iter().flatten();
-    let missing = missing.map(|link| Line {
+    let missing = missing.map(|link| MapLine {
         source: &link.source,
         target: &link.target,
-        tone: Tone::of(LinkState::Missing),
-        state: LinkState::Missing,
+        tone: PageTone::of(LinkStanding::Missing),
+        state: LinkStanding::Missing,
         edge: None,
     });
     edges.chain(missing).collect()
 }
 
 /// What the pointer shows.
-fn title(line: &Line<'_>) -> String {
+fn title(line: &MapLine<'_>) -> String {
     let through = line.edge.and_then(|edge| edge.link.gateway.as_ref());
     let latency = through.and_then(|gateway| gateway.latency_ms);
     let latency = latency.map_or_else(String::new, |ms| format!(", gateway {ms} ms"));
-    let Line {
+    let MapLine {
         source,
         target,
         state,
@@ -133,7 +133,7 @@ fn title(line: &Line<'_>) -> String {
     format!("{source} → {target}: {}{latency}", state.name())
 }
 
-fn drawing(facts: &Facts, names: &[&str], lines: &[Line<'_>]) -> Value {
+fn drawing(facts: &PageFacts, names: &[&str], lines: &[MapLine<'_>]) -> Value {
     let size = size(names.len());
     let places = places(names.len(), size);
     let at = |name: &str| Some(places[names.iter().position(|one| *one == name)?]);
@@ -203,7 +203,7 @@ fn places(count: usize, size: Point) -> Vec<Point> {
 }
 
 /// An arrow that bends to its left.
-fn arrow(line: &Line<'_>, from: Point, to: Point, is_labelled: bool) -> Arrow {
+fn arrow(line: &MapLine<'_>, from: Point, to: Point, is_labelled: bool) -> Arrow {
     let (dx, dy) = (to.x - from.x, to.y - from.y);
     let bend = Point {
         x: f64::midpoint(from.x, to.x) + dy * BEND,
@@ -222,7 +222,7 @@ fn arrow(line: &Line<'_>, from: Point, to: Point, is_labelled: bool) -> Arrow {
     let gateway = line.edge.and_then(|edge| edge.link.gateway.as_ref());
     let latency = gateway.and_then(|gateway| gateway.latency_ms);
     let label = match line.tone {
-        Tone::Good => latency.map(|ms| format!("{ms} ms")),
+        PageTone::Good => latency.map(|ms| format!("{ms} ms")),
         _ => Some(line.state.name().to_owned()),
     };
     let [x1, y1, bx, by, x2, y2] = [start.x, start.y, bend.x, bend.y, end.x, end.y].map(number);
@@ -251,7 +251,7 @@ fn border(middle: Point, toward: Point, gap: f64) -> Point {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some hundred clusters")]
-fn matrix(names: &[&str], lines: &[Line<'_>]) -> Value {
+fn matrix(names: &[&str], lines: &[MapLine<'_>]) -> Value {
     let targets: BTreeSet<&str> = lines.iter().map(|line| line.target).collect();
     let sources: BTreeSet<&str> = lines.iter().map(|line| line.source).collect();
     let in_order = |of: &BTreeSet<&str>| {
@@ -268,11 +268,11 @@ fn matrix(names: &[&str], lines: &[Line<'_>]) -> Value {
             "x": number(x), "y": number(y),
             "textX": number(x + 7.0), "textY": number(y + 11.0),
             "sign": match line.tone {
-                Tone::Bad => Some("×"),
-                Tone::Warn => Some("!"),
-                Tone::Old => Some("?"),
-                Tone::Idle => Some("–"),
-                Tone::Good => None,
+                PageTone::Bad => Some("×"),
+                PageTone::Warn => Some("!"),
+                PageTone::Old => Some("?"),
+                PageTone::Idle => Some("–"),
+                PageTone::Good => None,
             },
         }))
     });

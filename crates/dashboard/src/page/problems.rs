@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::facts::Facts;
+use crate::facts::PageFacts;
 
 /// Problems that are shown.
 const SHOWN: usize = 30;
 
 /// The section.
-pub fn view(facts: &Facts) -> Value {
+pub fn view(facts: &PageFacts) -> Value {
     let shown: Vec<_> = facts.problems.iter().take(SHOWN).collect();
     json!({
         "twin": facts.flags.mc("status -o json", &[]).line(),

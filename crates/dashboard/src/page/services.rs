@@ -8,13 +8,13 @@ use super::{
     links,
     shown::path,
 };
-use crate::{facts::Facts, hub::ServiceRef};
+use crate::facts::{NamedService, PageFacts};
 
 /// Services that a search shows.
 const HITS: usize = 50;
 
 /// The Services that have a text in their names, or in those of what they mirror.
-pub fn search(facts: &Facts, text: &str) -> Value {
+pub fn search(facts: &PageFacts, text: &str) -> Value {
     let text = text.trim().to_lowercase();
     let is_hit = |row: &&ServiceRow| {
         let own = format!(
@@ -35,7 +35,7 @@ pub fn search(facts: &Facts, text: &str) -> Value {
 }
 
 /// All about one Service.
-pub fn view(facts: &Facts, service: &ServiceRef) -> Value {
+pub fn view(facts: &PageFacts, service: &NamedService) -> Value {
     let is_it = |row: &&ServiceRow| {
         row.context == service.cluster
             && row.namespace == service.namespace

@@ -2,12 +2,12 @@
 
 use hints::prose::counted;
 use jiff::SignedDuration;
-use observe::{clusters::link_state::LinkState, finding::Level, timeline::Happened};
+use observe::{clusters::link_state::LinkStanding, finding::Level, timeline::Happened};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{facts::Facts, hub::ServiceRef};
+use crate::facts::{NamedService, PageFacts};
 
 /// Entries of the time line that are shown.
 const HAPPENED: usize = 30;
@@ -20,7 +20,7 @@ const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_')
 /// How something looks: how bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Tone {
+pub enum PageTone {
     /// Something does not work.
     Bad,
     /// It may not work for long, or not all of it works.
@@ -33,28 +33,28 @@ pub enum Tone {
     Good,
 }
 
-impl Tone {
+impl PageTone {
     /// How a Link looks.
-    pub fn of(state: LinkState) -> Self {
+    pub fn of(state: LinkStanding) -> Self {
         match state {
-            LinkState::Missing | LinkState::NotReady | LinkState::DeadGateway => Self::Bad,
-            LinkState::Expiring | LinkState::Incomplete => Self::Warn,
-            LinkState::Old | LinkState::Unknown => Self::Old,
-            LinkState::Drained => Self::Idle,
-            LinkState::Ready => Self::Good,
+            LinkStanding::Missing | LinkStanding::NotReady | LinkStanding::DeadGateway => Self::Bad,
+            LinkStanding::Expiring | LinkStanding::Incomplete => Self::Warn,
+            LinkStanding::Old | LinkStanding::Unknown => Self::Old,
+            LinkStanding::Drained => Self::Idle,
+            LinkStanding::Ready => Self::Good,
         }
     }
 }
 
 /// The part of a path that names a Service.
-pub fn path(service: &ServiceRef) -> String {
+pub fn path(service: &NamedService) -> String {
     let parts = [&service.cluster, &service.namespace, &service.name];
     let parts = parts.map(|part| utf8_percent_encode(part, PART).to_string());
     parts.join("/")
 }
 
 /// The deep link to a Service.
-pub fn href(service: &ServiceRef) -> String {
+pub fn href(service: &NamedService) -> String {
     format!("#service/{}", path(service))
 }
 
@@ -64,7 +64,7 @@ pub fn said(fact: Option<bool>, yes: &'static str, no: &'static str) -> &'static
 }
 
 /// The header.
-pub fn header(facts: &Facts) -> Value {
+pub fn header(facts: &PageFacts) -> Value {
     let errors = facts.problems.iter();
     let errors = errors.filter(|found| found.level == Level::Error).count();
     let warnings = facts.problems.len() - errors;
@@ -90,7 +90,7 @@ pub fn header(facts: &Facts) -> Value {
 }
 
 /// What happened lately.
-pub fn happened(facts: &Facts) -> Value {
+pub fn happened(facts: &PageFacts) -> Value {
     let lately = facts.timeline.happened.iter();
     let lately = lately.take_while(|one| facts.read.duration_since(one.at) <= LATELY);
     let lately: Vec<&Happened> = lately.take(HAPPENED).collect();

@@ -1,10 +1,10 @@
 //! Tests of the page: what it says, and that nothing of a cluster is markup.
 
 use super::*;
-use crate::{facts::Facts, fixtures};
+use crate::{facts::PageFacts, fixtures};
 
 /// All that is shown of these facts: the page, a search, and each Service.
-fn everything(facts: Facts) -> Vec<String> {
+fn everything(facts: PageFacts) -> Vec<String> {
     let page = whole(&fragments(&facts));
     let shown = Shown {
         fragments: Fragments::new(),
@@ -12,7 +12,7 @@ fn everything(facts: Facts) -> Vec<String> {
     };
     let services = shown.facts.iter().flat_map(|facts| &facts.services);
     let services = services.map(|row| {
-        let asked = ServiceRef {
+        let asked = NamedService {
             cluster: row.context.clone(),
             namespace: row.namespace.clone(),
             name: row.service.clone().unwrap_or_default(),
@@ -99,7 +99,7 @@ fn nothing_was_read_yet_and_nothing_is_there() {
         loading.matches("Reading the clusters").count(),
         SECTIONS.len()
     );
-    let empty = fragments(&Facts::default());
+    let empty = fragments(&PageFacts::default());
     let has = |id: &str, text: &str| assert!(empty[id].contains(text), "{}", empty[id]);
     has("problems", "Nothing is wrong.");
     has("map", "No cluster is linked.");
@@ -132,7 +132,7 @@ fn pages_are_drawn_on_demand() {
         ("unanswered", fixtures::unanswered()),
         ("many", fixtures::many(50, 10_000)),
         ("hostile", fixtures::hostile()),
-        ("empty", Facts::default()),
+        ("empty", PageFacts::default()),
     ] {
         std::fs::write(
             folder.join(format!("{name}.html")),

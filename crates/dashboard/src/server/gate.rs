@@ -6,14 +6,14 @@
 use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use percent_encoding::percent_decode_str;
 
-use crate::hub::ServiceRef;
+use crate::facts::NamedService;
 
 /// Longest text that is searched for.
 const LONGEST: usize = 256;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum PageRoute {
     /// The page.
     Page,
     /// The changes of the page.
@@ -21,14 +21,14 @@ pub enum Route {
     /// Services whose names have this text.
     Search(String),
     /// All about a Service.
-    Service(ServiceRef),
+    Service(NamedService),
     /// Why requests to a Service fail.
-    Diagnosis(ServiceRef),
+    Diagnosis(NamedService),
 }
 
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// Nothing can be changed.
     Method,
     /// The request is for another name, which somebody let point to this machine.
@@ -39,7 +39,7 @@ pub enum Refusal {
     Path,
 }
 
-impl Refusal {
+impl RequestRefusal {
     /// The status and the text of the answer.
     pub fn answer(self) -> (StatusCode, &'static str) {
         match self {
@@ -53,14 +53,14 @@ impl Refusal {
 
 /// Where the page is served.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct RequestGate {
     /// The address with its port, as `Host` has it.
     host: String,
     /// The random part of the path.
     secret: String,
 }
 
-impl Gate {
+impl RequestGate {
     /// The gate of a server at this address.
     pub fn new(host: String, secret: String) -> Self {
         Self { host, secret }
@@ -72,17 +72,17 @@ impl Gate {
     }
 
     /// What a request asks for, if it may.
-    pub fn admit<B>(&self, request: &Request<B>) -> Result<Route, Refusal> {
+    pub fn admit<B>(&self, request: &Request<B>) -> Result<PageRoute, RequestRefusal> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Err(Refusal::Method);
+            return Err(RequestRefusal::Method);
         }
         if !self.is_for_this_host(request.uri(), request.headers()) {
-            return Err(Refusal::Host);
+            return Err(RequestRefusal::Host);
         }
         if !self.is_of_this_origin(request.headers()) {
-            return Err(Refusal::Origin);
+            return Err(RequestRefusal::Origin);
         }
-        self.route(request.uri()).ok_or(Refusal::Path)
+        self.route(request.uri()).ok_or(RequestRefusal::Path)
     }
 
     fn is_for_this_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
@@ -100,28 +100,28 @@ impl Gate {
             && sites.all(|site| *site == "same-origin" || *site == "none")
     }
 
-    fn route(&self, uri: &Uri) -> Option<Route> {
+    fn route(&self, uri: &Uri) -> Option<PageRoute> {
         let mut parts = uri.path().strip_prefix('/')?.split('/');
         if !is_equal(parts.next()?, &self.secret) {
             return None;
         }
         let rest: Option<Vec<String>> = parts.map(decoded).collect();
         match rest?.as_slice() {
-            [page] if page.is_empty() => Some(Route::Page),
-            [events] if events == "events" => Some(Route::Events),
+            [page] if page.is_empty() => Some(PageRoute::Page),
+            [events] if events == "events" => Some(PageRoute::Events),
             [search] if search == "search" => {
                 let text = uri.query().and_then(|query| query.strip_prefix("q="))?;
-                Some(Route::Search(decoded(text)?))
+                Some(PageRoute::Search(decoded(text)?))
             }
             [kind, cluster, namespace, name] => {
-                let service = ServiceRef {
+                let service = NamedService {
                     cluster: cluster.clone(),
                     namespace: namespace.clone(),
                     name: name.clone(),
                 };
                 match kind.as_str() {
-                    "service" => Some(Route::Service(service)),
-                    "diagnosis" => Some(Route::Diagnosis(service)),
+                    "service" => Some(PageRoute::Service(service)),
+                    "diagnosis" => Some(PageRoute::Diagnosis(service)),
                     _ => None,
                 }
             }
@@ -148,39 +148,39 @@ mod tests {
 
     const HOST: &str = "127.0.0.1:8084";
 
-    fn admit(line: &str, headers: &[(&str, &str)]) -> Result<Route, Refusal> {
+    fn admit(line: &str, headers: &[(&str, &str)]) -> Result<PageRoute, RequestRefusal> {
         let (method, uri) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        Gate::new(HOST.to_owned(), "s3cret".to_owned()).admit(&request.body(()).unwrap())
+        RequestGate::new(HOST.to_owned(), "s3cret".to_owned()).admit(&request.body(()).unwrap())
     }
 
     #[test]
     fn requests_of_the_page_itself_are_answered() {
-        let web = || ServiceRef {
+        let web = || NamedService {
             cluster: "admin@east/1".to_owned(),
             namespace: "shop".to_owned(),
             name: "web".to_owned(),
         };
         for (line, route) in [
-            ("GET /s3cret/", Route::Page),
-            ("HEAD /s3cret/", Route::Page),
-            ("GET /s3cret/?x", Route::Page),
-            ("GET http://127.0.0.1:8084/s3cret/", Route::Page),
-            ("GET /s3cret/events", Route::Events),
+            ("GET /s3cret/", PageRoute::Page),
+            ("HEAD /s3cret/", PageRoute::Page),
+            ("GET /s3cret/?x", PageRoute::Page),
+            ("GET http://127.0.0.1:8084/s3cret/", PageRoute::Page),
+            ("GET /s3cret/events", PageRoute::Events),
             (
                 "GET /s3cret/search?q=a%2Fb",
-                Route::Search("a/b".to_owned()),
+                PageRoute::Search("a/b".to_owned()),
             ),
             (
                 "GET /s3cret/service/admin%40east%2F1/shop/web",
-                Route::Service(web()),
+                PageRoute::Service(web()),
             ),
             (
                 "GET /s3cret/diagnosis/admin%40east%2F1/shop/web",
-                Route::Diagnosis(web()),
+                PageRoute::Diagnosis(web()),
             ),
         ] {
             assert_eq!(admit(line, &[("host", HOST)]), Ok(route), "{line}");
@@ -192,65 +192,81 @@ mod tests {
         let own = ("host", HOST);
         let page = "GET /s3cret/";
         for (line, headers, refusal) in [
-            ("POST /s3cret/", &[own][..], Refusal::Method),
-            ("PUT /s3cret/", &[own], Refusal::Method),
-            ("OPTIONS /s3cret/", &[own], Refusal::Method),
-            ("TRACE /s3cret/", &[own], Refusal::Method),
-            ("GET2 /s3cret/", &[own], Refusal::Method),
-            (page, &[], Refusal::Host),
-            (page, &[own, own], Refusal::Host),
-            (page, &[("host", "localhost:8084")], Refusal::Host),
-            (page, &[("host", "127.0.0.1")], Refusal::Host),
-            (page, &[("host", "127.0.0.1:80845")], Refusal::Host),
-            (page, &[("host", "rebound.example:8084")], Refusal::Host),
+            ("POST /s3cret/", &[own][..], RequestRefusal::Method),
+            ("PUT /s3cret/", &[own], RequestRefusal::Method),
+            ("OPTIONS /s3cret/", &[own], RequestRefusal::Method),
+            ("TRACE /s3cret/", &[own], RequestRefusal::Method),
+            ("GET2 /s3cret/", &[own], RequestRefusal::Method),
+            (page, &[], RequestRefusal::Host),
+            (page, &[own, own], RequestRefusal::Host),
+            (page, &[("host", "localhost:8084")], RequestRefusal::Host),
+            (page, &[("host", "127.0.0.1")], RequestRefusal::Host),
+            (page, &[("host", "127.0.0.1:80845")], RequestRefusal::Host),
+            (
+                page,
+                &[("host", "rebound.example:8084")],
+                RequestRefusal::Host,
+            ),
             (
                 page,
                 &[("host", "127.0.0.1:8084.evil.example")],
-                Refusal::Host,
+                RequestRefusal::Host,
             ),
-            ("GET http://evil.example/s3cret/", &[own], Refusal::Host),
+            (
+                "GET http://evil.example/s3cret/",
+                &[own],
+                RequestRefusal::Host,
+            ),
             (
                 page,
                 &[own, ("origin", "http://evil.example")],
-                Refusal::Origin,
+                RequestRefusal::Origin,
             ),
-            (page, &[own, ("origin", "null")], Refusal::Origin),
+            (page, &[own, ("origin", "null")], RequestRefusal::Origin),
             (
                 page,
                 &[own, ("origin", "https://127.0.0.1:8084")],
-                Refusal::Origin,
+                RequestRefusal::Origin,
             ),
             (
                 page,
                 &[own, ("origin", "http://127.0.0.1:8085")],
-                Refusal::Origin,
+                RequestRefusal::Origin,
             ),
             (
                 page,
                 &[own, ("sec-fetch-site", "cross-site")],
-                Refusal::Origin,
+                RequestRefusal::Origin,
             ),
             (
                 page,
                 &[own, ("sec-fetch-site", "same-site")],
-                Refusal::Origin,
+                RequestRefusal::Origin,
             ),
-            ("GET /", &[own], Refusal::Path),
-            ("GET /s3cret", &[own], Refusal::Path),
-            ("GET /s3cre/", &[own], Refusal::Path),
-            ("GET /s3cret2/", &[own], Refusal::Path),
-            ("GET /S3CRET/", &[own], Refusal::Path),
-            ("GET //s3cret/", &[own], Refusal::Path),
-            ("GET /s3cret/../s3cret/", &[own], Refusal::Path),
-            ("GET /s3cret/search", &[own], Refusal::Path),
-            ("GET /s3cret/search?q=%ff", &[own], Refusal::Path),
-            ("GET /s3cret/service/east/shop", &[own], Refusal::Path),
-            ("GET /s3cret/secret/east/shop/web", &[own], Refusal::Path),
-            ("GET /favicon.ico", &[own], Refusal::Path),
+            ("GET /", &[own], RequestRefusal::Path),
+            ("GET /s3cret", &[own], RequestRefusal::Path),
+            ("GET /s3cre/", &[own], RequestRefusal::Path),
+            ("GET /s3cret2/", &[own], RequestRefusal::Path),
+            ("GET /S3CRET/", &[own], RequestRefusal::Path),
+            ("GET //s3cret/", &[own], RequestRefusal::Path),
+            ("GET /s3cret/../s3cret/", &[own], RequestRefusal::Path),
+            ("GET /s3cret/search", &[own], RequestRefusal::Path),
+            ("GET /s3cret/search?q=%ff", &[own], RequestRefusal::Path),
+            (
+                "GET /s3cret/service/east/shop",
+                &[own],
+                RequestRefusal::Path,
+            ),
+            (
+                "GET /s3cret/secret/east/shop/web",
+                &[own],
+                RequestRefusal::Path,
+            ),
+            ("GET /favicon.ico", &[own], RequestRefusal::Path),
         ] {
             assert_eq!(admit(line, headers), Err(refusal), "{line} {headers:?}");
         }
         let long = format!("GET /s3cret/search?q={}", "a".repeat(LONGEST + 1));
-        assert_eq!(admit(&long, &[own]), Err(Refusal::Path));
+        assert_eq!(admit(&long, &[own]), Err(RequestRefusal::Path));
     }
 }

@@ -6,7 +6,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::facts::Facts;
+use crate::facts::PageFacts;
 
 /// Long enough for an answer on any machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -90,11 +90,11 @@ async fn read_until(stream: &mut TcpStream, text: &str) -> String {
     last
 }
 
-fn titled(title: &str) -> Facts {
-    Facts {
+fn titled(title: &str) -> PageFacts {
+    PageFacts {
         title: title.to_owned(),
         read: "2026-01-01T00:00:00Z".parse().unwrap(),
-        ..Facts::default()
+        ..PageFacts::default()
     }
 }
 

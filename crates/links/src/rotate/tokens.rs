@@ -3,102 +3,28 @@
 
 mod bound;
 mod stored;
+mod token_secret;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 use client::Cluster;
-use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Namespace, Secret as KubernetesSecret, ServiceAccount},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
-    Api, Resource as _, ResourceExt as _,
+    Resource as _, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, PostParams, Preconditions},
 };
 use manifests::kubeconfig::Secret;
 use mirror_core::api::labels;
 
-pub use self::stored::{filled, token_in};
+pub use self::{
+    stored::{filled, token_in},
+    token_secret::{Lifetime, REQUESTED, TokenOwner, TokenSecret, Tokens, USUAL},
+};
 use crate::link_credentials::TokenAccount;
-
-/// How long a token is valid, unless somebody says otherwise.
-pub const USUAL: Duration = Duration::from_secs(90 * 86_400);
-
-/// How long a token is to be valid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
-    /// [`USUAL`], if the API server grants enough of it; otherwise until its Secret is deleted.
-    Usual,
-    /// This time, or as much of it as the API server grants.
-    Of(Duration),
-    /// Until its Secret is deleted.
-    Endless,
-}
-
-impl Lifetime {
-    /// The time that is asked for.
-    pub fn asked(self) -> Option<Duration> {
-        match self {
-            Self::Usual => Some(USUAL),
-            Self::Of(asked) => Some(asked),
-            Self::Endless => None,
-        }
-    }
-}
-
-/// The token Secrets of an account. Kubernetes revokes a token when its Secret is deleted.
-pub struct Tokens<'a> {
-    target: &'a Cluster,
-    account: &'a TokenAccount,
-    /// The ID of the link, which new Secrets have as a label. It is not known without the source cluster; then they have
-    /// the label of the fleet.
-    link: Option<String>,
-    /// The fleet of the link, whose accounts belong to one source cluster each.
-    fleet: Option<String>,
-    lifetime: Lifetime,
-    api: Api<KubernetesSecret>,
-}
-
-/// A token Secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenSecret {
-    pub name: String,
-    /// The UID of the Secret. Another one may get its name.
-    pub uid: Option<String>,
-    /// The token; `None` for one that is bound to the Secret, unless it was just requested.
-    pub text: Option<Secret>,
-    pub created: Option<Timestamp>,
-    pub owner: TokenOwner,
-}
-
-/// In place of the name of the Secret, for a token that was requested. No Secret can have this name.
-pub const REQUESTED: &str = "(requested)";
-
-impl TokenSecret {
-    /// The name of its Secret; `None` for a token that was requested, which is in none.
-    pub fn secret(&self) -> Option<&str> {
-        Some(self.name.as_str()).filter(|name| *name != REQUESTED)
-    }
-
-    /// Whether a token is the one in this Secret, or is bound to it.
-    pub fn is(&self, token: &Secret) -> bool {
-        let bound_to = || TokenAccount::of(token).and_then(|of| of.bound_to);
-        self.text.as_ref() == Some(token) || self.uid.is_some() && bound_to() == self.uid
-    }
-}
-
-/// Who uses a token, by the label of its Secret.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenOwner {
-    /// Only this link.
-    This,
-    /// Only another link.
-    Another,
-    /// It has no such label: all links may use it, such as the token that `install` and `allow` create.
-    Unknown,
-}
 
 impl<'a> Tokens<'a> {
     pub fn of(

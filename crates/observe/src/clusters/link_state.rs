@@ -8,7 +8,7 @@ use super::{link_summary::LinkSummary, snapshot::LinkSnapshot};
 /// How a Link is doing, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum LinkState {
+pub enum LinkStanding {
     /// There is no Link.
     Missing,
     /// Its condition `Ready` is false.
@@ -29,7 +29,7 @@ pub enum LinkState {
     Ready,
 }
 
-impl LinkState {
+impl LinkStanding {
     /// All states, worst first.
     pub const ALL: [Self; 9] = [
         Self::Missing,

@@ -570,17 +570,12 @@ fn linkerd_is_restarted_only_for_other_credentials_or_domains() {
     let secret = east.accounts.tokens[0].data.as_mut().unwrap();
     secret.insert("token".to_owned(), token_of_another);
     assert_eq!(outdated(&east), "west");
-    assert_eq!(
-        plan(
-            &loaded,
-            &[
-                ("east", Ok(&installed("east", "192.0.2.1"))),
-                ("west", Ok(&installed("west", "192.0.2.2")))
-            ]
-        )
-        .outdates_linkerd("linkerd"),
-        [""; 0]
+    let (east, west) = (
+        installed("east", "192.0.2.1"),
+        installed("west", "192.0.2.2"),
     );
+    let new = plan(&loaded, &[("east", Ok(&east)), ("west", Ok(&west))]);
+    assert_eq!(new.outdates_linkerd("linkerd"), [""; 0]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use kube::{ResourceExt as _, api::PostParams};
 use manifests::kubeconfig::Secret;
 use mirror_core::api::{duration::format_go_duration, labels};
 
-use super::{Lifetime, TokenSecret, Tokens, USUAL};
+use super::token_secret::{Lifetime, TokenSecret, Tokens, USUAL};
 
 /// Some API servers limit tokens to a day. If nobody asked for tokens that expire, shorter ones than this would end before
 /// anybody rotates them.

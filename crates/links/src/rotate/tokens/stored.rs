@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use manifests::kubeconfig::Secret;
 use mirror_core::api::labels;
 
-use super::{TokenSecret, Tokens};
+use super::token_secret::{TokenSecret, Tokens};
 use crate::poll::{POLL_INTERVAL, poll};
 
 /// How long to wait until kube-controller-manager adds the token.

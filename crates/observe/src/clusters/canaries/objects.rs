@@ -16,7 +16,7 @@ use kube::core::ObjectMeta;
 
 use mirror_core::api::labels::{COMPONENT, VERIFY};
 
-use super::program::CanaryKey;
+use super::program::{CanaryKey, READY, SERVICE_PORT};
 
 /// Name of the Pod in the target cluster that answers.
 pub const SERVER: &str = "canary";
@@ -24,12 +24,8 @@ pub const SERVER: &str = "canary";
 pub const CLIENT: &str = "client";
 /// The port of all Pods.
 pub const POD_PORT: u16 = 8080;
-/// The port of all Services.
-pub const SERVICE_PORT: u16 = 80;
 /// The container of ours. Linkerd's injector adds others.
 pub(super) const CONTAINER: &str = "canary";
-/// The path that the kubelet asks for. Linkerd lets everyone ask for paths of probes, so it is no other's.
-pub(super) const READY: &str = "/ready";
 
 /// What a Pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,9 +33,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::objects::{READY, SERVICE_PORT};
 use crate::clusters::snapshot::Known;
 
+/// The port of all Services.
+pub const SERVICE_PORT: u16 = 80;
+/// The path that the kubelet asks for. Linkerd lets everyone ask for paths of probes, so it is no other's.
+pub(super) const READY: &str = "/ready";
 /// The header that Linkerd's inbound proxy sets: the identity of the client, which mutual TLS has proven.
 const CLIENT_ID: &str = "l5d-client-id";
 /// Maximum number of concurrent connections.
@@ -86,7 +89,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// What a server answers.
 #[derive(Debug, Deserialize, Serialize)]
-struct Answer {
+struct CanaryAnswer {
     /// Its run.
     run: String,
     /// The identity of the client, if its proxy has verified one.
@@ -147,7 +150,7 @@ impl Canary {
                 let client = request.headers().get(CLIENT_ID);
                 let client = client.and_then(|id| id.to_str().ok().map(str::to_owned));
                 let run = self.run.clone();
-                serde_json::to_string(&Answer { run, client }).ok()
+                serde_json::to_string(&CanaryAnswer { run, client }).ok()
             }
             (path, Some(digest)) => match asked(path, digest) {
                 Some(address) => serde_json::to_string(&self.ask(address).await).ok(),
@@ -193,7 +196,7 @@ impl Canary {
         };
         // The connection ends with the exchange; why it ends earlier, the exchange says.
         let (status, body) = join(exchange, connection).await.0?;
-        match serde_json::from_slice::<Answer>(&body) {
+        match serde_json::from_slice::<CanaryAnswer>(&body) {
             Ok(answer) if answer.run == self.run => Ok(answer.client),
             _ => Err(format!(
                 "a proxy answered in the place of the canary, with HTTP status {}",
