@@ -8,10 +8,7 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use control_plane::{ControlPlane, Fault, FaultProxy, eventually};
 use k8s_openapi::api::core::v1::Service;
-use kube::{
-    Api, ResourceExt as _,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, ResourceExt as _};
 use linkerd_mc::{
     api::{labels as l, link::Link},
     mirror::{API_SERVER_PORT, API_SERVER_SERVICE},
@@ -22,7 +19,7 @@ use crate::support::{
     SOON,
     controller::Controller,
     gateways::Gateways,
-    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, install, parsed},
+    installation::{CONTROLLER, CONTROLLER_GROUPS, NAMESPACE, api_gateway, install},
     links::{checked, condition_is, objects, unlink},
     objects::{
         addresses, apply, cluster_ip, delete, export, gone, namespace, ports, service, slices_that,
@@ -147,30 +144,7 @@ async fn install_the_gateway(far: &ControlPlane) -> Vec<Value> {
         refused.stderr
     );
 
-    let install = [
-        "install",
-        "--ignore-cluster",
-        "--output=json",
-        "--set",
-        &set,
-        "--set",
-        "gateway.forward=exported",
-    ];
-    let installed = run(far.kubeconfig(), &install);
-    let mut own = parsed(&installed.stdout);
-    own.retain(|object| {
-        let name = object["metadata"]["name"].as_str().unwrap();
-        let is_network = ["Service", "EndpointSlice"].contains(&object["kind"].as_str().unwrap());
-        is_network && [API_SERVER_SERVICE, l::API_GATEWAY_NAME].contains(&name)
-    });
-    assert_eq!(own.len(), 3, "{}", installed.stderr);
-    apply(far, &own).await;
-    let services = Api::<Service>::namespaced(far.client(), NAMESPACE);
-    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": GATEWAY }] } } });
-    let (params, patch) = (PatchParams::default(), Patch::Merge(status));
-    let patched = services.patch_status(l::API_GATEWAY_NAME, &params, &patch);
-    patched.await.unwrap();
-    own
+    api_gateway(far, address, GATEWAY).await
 }
 
 /// Linkerd's destination controller can use the gateway, too, by the same Service.

@@ -17,7 +17,7 @@ use crate::support::{
     audit::{mark, requests},
     controller::Controller,
     credentials::{claims, kubeconfig as kubeconfig_of, token},
-    installation::{NAMESPACE, link_gen},
+    installation::{NAMESPACE, api_gateway, link_gen},
     links::{links, unlink},
     objects::{export, gone, namespace, service, web},
     planes::{hub, linking},
@@ -271,12 +271,16 @@ async fn dry_run_says_which_credentials_are_replaced_and_requests_none() {
 /// A link through the gateway needs no credentials of Linkerd. A Link of another namespace to the same cluster may.
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_a_link_of_another_namespace_needs_are_not_to_be_deleted() {
-    let (east, west) = hub().await.pair();
+    let pair = linking().await;
+    let (east, west) = (&*pair.far, &*pair.source);
+    api_gateway(east, "10.96.0.1", "192.0.2.51").await;
     namespace("shared-left", &[west]).await;
     let kubeconfig = west.folder().join("left.kubeconfig");
     ControlPlane::merged_kubeconfig(&[west, east], &kubeconfig).unwrap();
     let link = |way: &[&str]| {
-        let linked = link_west(&kubeconfig, "east", "left", &[way, &["--wait=0s"]].concat());
+        let ends = ["link", "--target=link-east", "--source=link-west"];
+        let own = ["--cluster-name=left", "--wait=0s"];
+        let linked = run(&kubeconfig, &[&ends[..], &own, way].concat());
         assert_eq!(linked.code, 0, "{}", linked.stderr);
         linked.stderr
     };
@@ -297,7 +301,7 @@ async fn credentials_that_a_link_of_another_namespace_needs_are_not_to_be_delete
         .await
         .unwrap();
     let said = link(&[]);
-    let delete = "`kubectl --context west -n linkerd delete secret cluster-credentials-left`";
+    let delete = "`kubectl --context link-west -n linkerd delete secret cluster-credentials-left`";
     assert!(said.contains(delete), "{said}");
     unlink(west, "left").await;
     west.kubectl(&[

@@ -6,7 +6,10 @@ use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
-use linkerd_mc::api::link::Link;
+use linkerd_mc::{
+    api::{labels as l, link::Link},
+    mirror::API_SERVER_SERVICE,
+};
 use serde_json::{Value, json};
 
 use crate::support::{SOON, objects::apply, program::run};
@@ -48,6 +51,34 @@ pub(crate) async fn gateway_addresses(plane: &ControlPlane, ingress: Value) {
         )
         .await
         .unwrap();
+}
+
+/// Applies the network of a gateway that leads to the API server at this address, as `install` prints it. A load balancer
+/// gives the gateway its own address. Returns what was applied.
+pub(crate) async fn api_gateway(
+    plane: &ControlPlane,
+    api_server: &str,
+    gateway: &str,
+) -> Vec<Value> {
+    let set = format!("apiGateway.apiServerAddress={api_server}");
+    let limited = "gateway.forward=exported";
+    let install = ["install", "--ignore-cluster", "--output=json"];
+    let install = [&install[..], &["--set", &set, "--set", limited]].concat();
+    let installed = run(plane.kubeconfig(), &install);
+    let mut own = parsed(&installed.stdout);
+    own.retain(|object| {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        let is_network = ["Service", "EndpointSlice"].contains(&object["kind"].as_str().unwrap());
+        is_network && [API_SERVER_SERVICE, l::API_GATEWAY_NAME].contains(&name)
+    });
+    assert_eq!(own.len(), 3, "{}", installed.stderr);
+    apply(plane, &own).await;
+    let services = Api::<Service>::namespaced(plane.client(), NAMESPACE);
+    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": gateway }] } } });
+    let (params, patch) = (PatchParams::default(), Patch::Merge(status));
+    let patched = services.patch_status(l::API_GATEWAY_NAME, &params, &patch);
+    patched.await.unwrap();
+    own
 }
 
 /// The user of the controller of the installation in a namespace.
