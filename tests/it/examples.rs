@@ -15,7 +15,8 @@ use requirements::has_program;
 use serde_json::{Value, json};
 
 use crate::support::{
-    controller::Controller, gateways::Gateways, planes::installed, program::help,
+    controller::Controller, gateways::Gateways, installation::api_gateway, planes::installed,
+    program::help,
     versions::has_version,
 };
 
@@ -36,7 +37,7 @@ const BEFORE: [(&str, &str); 16] = [
     ("diagnose", "kubectl --context east get service web || kubectl --context east create service clusterip web --tcp=80; kubectl --context east label --overwrite service web mirror.linkerd.io/exported=true; linkerd-mc link --target east --source west; until kubectl --context west get service web-east; do sleep 0.1; done; kubectl -n default get pod client-0 || kubectl -n default run client-0 --image none --overrides '{\"spec\":{\"automountServiceAccountToken\":false}}'"),
     ("check", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml; kubectl --context east delete service web --ignore-not-found; while kubectl --context west get service web-east; do sleep 0.1; done; for context in east west; do echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context $context apply -f -; kubectl --context $context -n linkerd-multicluster patch deployment linkerd-multicluster-controller --subresource status --type merge -p '{\"status\":{\"availableReplicas\":1,\"readyReplicas\":1,\"replicas\":1}}'; done"),
     ("fleet", "kubectl --context west -n linkerd-multicluster patch link east --type merge -p '{\"spec\":{\"excludedLabels\":null}}' || true; for c in east west; do kubectl --context $c -n linkerd create deployment linkerd-destination --image none --replicas 0 || true; kubectl --context $c -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'; done; printf 'name: example\\nid: docs\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
-    ("dashboard", "printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
+    ("dashboard", "[ -f fleet.yaml ] || printf 'name: example\\nclusters: [{name: east}, {name: west}]\\nlinks: [{mesh: all}]\\n' > fleet.yaml"),
     ("verify", "linkerd-mc link --target east --source west; echo '{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"service-mirror-write\",\"namespace\":\"linkerd-multicluster\"},\"spec\":{\"holderIdentity\":\"stand-in\",\"leaseDurationSeconds\":3600,\"renewTime\":\"'$(date -u +%Y-%m-%dT%H:%M:%S.000000Z)'\"}}' | kubectl --context west apply -f -"),
     ("completions", "mkdir -p ~/.zfunc ~/.config/fish/completions"),
 ];
@@ -355,7 +356,7 @@ struct Clusters {
     _gateways: Gateways,
     desk: Desk,
     west: Lent,
-    _east: Lent,
+    east: Lent,
 }
 
 impl Clusters {
@@ -373,7 +374,7 @@ impl Clusters {
             _gateways: gateways,
             desk,
             west,
-            _east: east,
+            east,
         }
     }
 }
@@ -390,7 +391,11 @@ async fn every_page_works_as_it_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
 async fn every_example_of_every_help_works_as_it_is_written() {
-    let Clusters { west, desk, .. } = &Clusters::start().await;
+    let clusters = &Clusters::start().await;
+    let Clusters {
+        west, east, desk, ..
+    } = clusters;
+    api_gateway(east, "10.96.0.1", "192.0.2.11").await;
     let mut count = 0;
     for command in commands() {
         let before = BEFORE.iter().find(|(of, _)| *of == command);

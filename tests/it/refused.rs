@@ -61,7 +61,9 @@ async fn services_that_a_webhook_refuses_delay_no_change_of_others_and_are_named
     let kinds = KINDS.map(|(kind, _)| kind);
     let webhook = source.admission_webhook(NAME, &kinds).await.unwrap();
     webhook.judge(judge);
-    let _controller = Controller::start(source, &[]);
+    // The allowance of the cluster is large enough, so that only the refusals could delay anything.
+    let flags = ["--max-in-flight-writes=512", "--max-writes-per-link=500"];
+    let _controller = Controller::start(source, &flags);
     export(far, NAME, &web("stands", NAME)).await;
     service(source, NAME, "stands-refused", |_| true).await;
     for (kind, _) in KINDS {
