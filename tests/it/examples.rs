@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     controller::Controller, gateways::Gateways, installation::api_gateway, planes::installed,
-    program::help,
-    versions::has_version,
+    program::help, versions::has_version,
 };
 
 /// Commands that a shell runs before each example of a command, or before the first one if it is in [`READS`]. The current
@@ -53,7 +52,7 @@ const READS: [&str; 6] = [
 ];
 
 /// Replacements in examples: the text, what is run instead, and why.
-const OTHERWISE: [(&str, &str, &str); 5] = [
+const OTHERWISE: [(&str, &str, &str); 4] = [
     (
         "/usr/local/share/man/man1",
         "man1",
@@ -73,11 +72,6 @@ const OTHERWISE: [(&str, &str, &str); 5] = [
         "--admin-addr 127.0.0.1:9999",
         "--admin-addr 127.0.0.1:0 --probe-address $GATEWAYS",
         "that port may be taken, and the gateways are stand-ins",
-    ),
-    (
-        "west=west-token-x7k2p",
-        "west=$(kubectl --context east -n linkerd-multicluster get secrets -o name | sed -n 's|secret/\\(west-token-.*\\)|\\1|p' | head -1)",
-        "the end of the name is random",
     ),
 ];
 

@@ -34,9 +34,6 @@ Examples:
   # print what remains for others
   linkerd-mc rotate --file fleet.yaml --only west
 
-  # With access to east alone: revoke the tokens before the one that west uses
-  linkerd-mc rotate --file fleet.yaml --only east --in-use west=west-token-x7k2p
-
 Exit codes: 0 done, or nothing to do; 1 a link failed (see its message).";
 
 /// Replace the credentials of links without interrupting traffic
