@@ -118,6 +118,20 @@ impl GatewayTasks {
 }
 
 impl GatewayWatch {
+    /// Notes why no address is known. Returns the addresses, if they are.
+    pub fn on_resolution(&mut self, found: gateway::Resolution) -> Option<Vec<IpAddr>> {
+        match found {
+            gateway::Resolution::Addresses(addresses) => {
+                self.unresolved = None;
+                Some(addresses)
+            }
+            gateway::Resolution::Unresolved(why) => {
+                self.unresolved = Some(why);
+                None
+            }
+        }
+    }
+
     /// Looks the names up soon, because a connection through the gateway was lost: it may have moved. The next connection
     /// ends this.
     pub fn suspect(&self) {

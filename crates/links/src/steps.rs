@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::inventory::{self, ListedObject};
 pub use crate::steps::{
     change::{FieldChange, Removes, StepChange},
-    secret::{covers, has_metadata_of},
+    secret::has_metadata_of,
     settings::{SettingChange, TOKEN, credentials_changes, revoked, settings_changes},
 };
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use dashboard::page::LOST;
+use mirror_core::api::duration::utc;
 use observe::{
     clusters::{service_rows::ServiceRow, topology::Topology},
     finding::Finding,
@@ -46,7 +47,7 @@ pub fn problems(
     };
     for row in services.iter().filter(|row| row.preferred.has_failed_over) {
         let name = row.service.as_deref().unwrap_or_default();
-        let at = |time: jiff::Timestamp| format!("at {}", time.strftime("%Y-%m-%d %H:%M:%S UTC"));
+        let at = |time| format!("at {}", utc(time));
         let Some(text) = row.preferred.absence(at, at) else {
             continue;
         };

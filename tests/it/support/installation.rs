@@ -42,13 +42,14 @@ pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
 
 /// Gives the gateway these addresses, as the status of a load balancer lists them.
 pub(crate) async fn gateway_addresses(plane: &ControlPlane, ingress: Value) {
+    load_balancer(plane, l::GATEWAY_NAME, ingress).await;
+}
+
+/// Gives the Service of a gateway these addresses.
+async fn load_balancer(plane: &ControlPlane, name: &str, ingress: Value) {
     let status = json!({ "status": { "loadBalancer": { "ingress": ingress } } });
     Api::<Service>::namespaced(plane.client(), NAMESPACE)
-        .patch_status(
-            "linkerd-gateway",
-            &PatchParams::default(),
-            &Patch::Merge(status),
-        )
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
         .await
         .unwrap();
 }
@@ -73,11 +74,7 @@ pub(crate) async fn api_gateway(
     });
     assert_eq!(own.len(), 3, "{}", installed.stderr);
     apply(plane, &own).await;
-    let services = Api::<Service>::namespaced(plane.client(), NAMESPACE);
-    let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": gateway }] } } });
-    let (params, patch) = (PatchParams::default(), Patch::Merge(status));
-    let patched = services.patch_status(l::API_GATEWAY_NAME, &params, &patch);
-    patched.await.unwrap();
+    load_balancer(plane, l::API_GATEWAY_NAME, json!([{ "ip": gateway }])).await;
     own
 }
 

@@ -53,8 +53,8 @@ pub(crate) struct Cluster {
     forwards: JoinSet<anyhow::Result<()>>,
     /// Number of the next Pod of a controller. Names are never used twice.
     replicas: u8,
-    /// A value of the installation that this cluster has and others do not.
-    more: &'static str,
+    /// The values of its installation.
+    values: String,
 }
 
 impl Cluster {
@@ -76,7 +76,7 @@ impl Cluster {
             ways: Vec::new(),
             forwards: JoinSet::new(),
             replicas: 0,
-            more: VALUES,
+            values: VALUES.to_owned(),
         };
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -101,8 +101,8 @@ impl Cluster {
     }
 
     /// Sets a value of the installation, from the next time on that it is installed.
-    pub(crate) fn set(&mut self, value: &'static str) {
-        self.more = value;
+    pub(crate) fn set(&mut self, value: &str) {
+        self.values = format!("{},{value}", self.values);
     }
 
     /// The identity of a ServiceAccount, of Pods that start from now on.
@@ -135,14 +135,16 @@ impl Cluster {
 
     /// Installs the extension, as `linkerd-mc install` prints it.
     pub(crate) async fn install(&self) -> anyhow::Result<()> {
-        self.install_with(VALUES).await
+        self.install_as(&self.values).await
     }
 
     /// The same, with another value.
     pub(crate) async fn install_with(&self, value: &str) -> anyhow::Result<()> {
-        let install = [
-            "install", "--set", VALUES, "--set", self.more, "--set", value,
-        ];
+        self.install_as(&format!("{},{value}", self.values)).await
+    }
+
+    async fn install_as(&self, values: &str) -> anyhow::Result<()> {
+        let install = ["install", "--set", values];
         self.apply(&self.linkerd_mc(&install)?).await?;
         let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
         let token = "linkerd-service-mirror-remote-access-default-token";

@@ -149,14 +149,8 @@ impl Engine {
         if before == wanted {
             return;
         }
-        let is_of_these = |known: &Gateway, wanted: &Gateway| {
-            let mut hosts = known.hosts.iter();
-            hosts.all(|host| wanted.hosts.contains(host))
-        };
-        let stays = before
-            .zip(wanted)
-            .is_some_and(|(known, wanted)| is_of_these(known, wanted));
-        if !stays {
+        let keeps = before.zip(wanted);
+        if !keeps.is_some_and(|(before, wanted)| keeps_hosts(before, wanted)) {
             *entry.api_gateway = GatewayState::default();
         }
         state.api_gateway = wanted.map(|wanted| {
@@ -181,15 +175,10 @@ impl Engine {
             return;
         };
         state.status.mark_dirty();
-        match resolution {
-            gateway::Resolution::Unresolved(why) => watched.unresolved = Some(why),
-            gateway::Resolution::Addresses(addresses) => {
-                watched.unresolved = None;
-                if entry.api_gateway.addresses.as_ref() != Some(&addresses) {
-                    entry.api_gateway.addresses = Some(addresses);
-                    self.enqueue_gradually(&cluster, vec![Key::gateway(name)]);
-                }
-            }
+        let found = watched.on_resolution(resolution);
+        if found.is_some() && found != entry.api_gateway.addresses {
+            entry.api_gateway.addresses = found;
+            self.enqueue_gradually(&cluster, vec![Key::gateway(name)]);
         }
     }
 
@@ -237,13 +226,10 @@ impl Engine {
         };
         let before = entry.gateway.clone();
         let is_shown = match signal {
-            GatewayEvent::Resolved(gateway::Resolution::Addresses(addresses)) => {
-                watched.unresolved = None;
-                entry.gateway.addresses = Some(addresses);
-                true
-            }
-            GatewayEvent::Resolved(gateway::Resolution::Unresolved(reason)) => {
-                watched.unresolved = Some(reason);
+            GatewayEvent::Resolved(found) => {
+                if let Some(addresses) = watched.on_resolution(found) {
+                    entry.gateway.addresses = Some(addresses);
+                }
                 true
             }
             GatewayEvent::Probed(probe::ProbeReport::Transition(liveness)) => {
@@ -291,16 +277,20 @@ fn known_addresses(
     found: &GatewayState,
     link: &LinkState,
 ) -> BTreeSet<IpAddr> {
-    let stays = |host| wanted.hosts.contains(host);
     match before {
-        Some(before) if before.gateway.hosts.iter().all(stays) => {
+        Some(before) if keeps_hosts(&before.gateway, wanted) => {
             found.addresses.iter().flatten().copied().collect()
         }
         // Unless the Link has changed its cluster, its status is about this gateway.
         None if link.keeps_reports => recorded_addresses(&link.link),
-        // A host is gone, and it is not known which addresses were those of that host.
         Some(_) | None => BTreeSet::new(),
     }
+}
+
+/// Whether a gateway still has all its hosts. If one is gone, it is not known which addresses were those of that host.
+fn keeps_hosts(before: &Gateway, wanted: &Gateway) -> bool {
+    let mut hosts = before.hosts.iter();
+    hosts.all(|host| wanted.hosts.contains(host))
 }
 
 /// The addresses of the gateway, from the status of a Link that the last leader wrote.

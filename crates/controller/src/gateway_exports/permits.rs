@@ -14,13 +14,13 @@ use std::{
 };
 
 use kube::core::DynamicObject;
-use mirror_core::api::consent::ExportConsent;
+use mirror_core::api::{consent::ExportConsent, covers::covers};
 use serde_json::Value;
 use tokio::time::Instant;
 
 pub use self::objects::{PolicyKind, PolicyWrite};
 use self::objects::{hosts_of, identities_of, name, number, policy_spec, route_spec, specs};
-use super::plan::{ExportGateway, ExportedService};
+use super::plan::{ExportGateway, ExportedName, ExportedService};
 use crate::watch::Event;
 
 /// Maximum number of hosts of a route, by its definition.
@@ -106,7 +106,7 @@ impl Permits {
     /// What to do now. `exported`: the Services that are exported; `None` before their first list.
     pub fn next(
         &mut self,
-        exported: Option<&BTreeMap<(String, String), ExportedService>>,
+        exported: Option<&BTreeMap<&ExportedName, &ExportedService>>,
         now: Instant,
     ) -> NextPermits {
         let is_known = PolicyKind::ALL
@@ -152,10 +152,7 @@ impl Permits {
     }
 
     /// The groups that should exist. Each host stays in the group that has it, if that permits the right clusters.
-    fn groups(
-        &self,
-        exported: &BTreeMap<(String, String), ExportedService>,
-    ) -> BTreeMap<u32, Group> {
+    fn groups(&self, exported: &BTreeMap<&ExportedName, &ExportedService>) -> BTreeMap<u32, Group> {
         let mut wanted: BTreeMap<Identities, Vec<Hosts>> = BTreeMap::new();
         for ((namespace, name), service) in exported {
             if let Some(consent) = &service.consent {
@@ -210,7 +207,7 @@ impl Permits {
         let policy = self.of(PolicyKind::Policy, number);
         number != ALL_HOSTS
             && found.map(identities_of).as_ref() == Some(identities)
-            && policy.is_none_or(|policy| objects::has(policy, &policy_spec(number)))
+            && policy.is_none_or(|policy| covers(policy, &policy_spec(number)))
     }
 
     /// The writes that add what is missing. They let nobody through who may not, and shut nobody out.
@@ -296,7 +293,7 @@ impl Permits {
     fn write(&self, kind: PolicyKind, number: u32, spec: Value) -> Option<PolicyWrite> {
         match self.of(kind, number) {
             None => Some(PolicyWrite::Create(kind, self.object(kind, number, &spec))),
-            Some(found) if objects::has(found, &spec) => None,
+            Some(found) if covers(found, &spec) => None,
             Some(_) => Some(PolicyWrite::Replace(kind, name(kind, number), spec)),
         }
     }

@@ -108,8 +108,10 @@ pub enum Next {
     TooLong(usize),
 }
 
+/// Namespace and name of a Service.
+pub type ExportedName = (String, String);
 /// Services by namespace and name; `None` before the first list.
-type ExportedServices = Option<BTreeMap<(String, String), ExportedService>>;
+type ExportedServices = Option<BTreeMap<ExportedName, ExportedService>>;
 
 /// What is known.
 pub struct Forwarding {
@@ -152,13 +154,9 @@ impl Forwarding {
     }
 
     /// The exported Services; `None` before they are known.
-    pub fn services(&self) -> Option<BTreeMap<(String, String), ExportedService>> {
+    pub fn services(&self) -> Option<BTreeMap<&ExportedName, &ExportedService>> {
         let (exported, members) = (self.exported.as_ref()?, self.members.as_ref()?);
-        let both = exported.iter().chain(members);
-        Some(
-            both.map(|(id, service)| (id.clone(), service.clone()))
-                .collect(),
-        )
+        Some(exported.iter().chain(members).collect())
     }
 
     /// Somebody else has changed the Deployment before the last write, such as its status. Its watch reports that.
@@ -168,13 +166,10 @@ impl Forwarding {
 
     /// What to do now. A write counts as done.
     pub fn next(&mut self, now: Instant) -> Next {
-        let (Some(exported), Some(members)) = (&self.exported, &self.members) else {
+        let (Some(services), Some((version, there))) = (self.services(), &self.deployment) else {
             return Next::Rest;
         };
-        let Some((version, there)) = &self.deployment else {
-            return Next::Rest;
-        };
-        let services = exported.keys().chain(members.keys());
+        let services = services.into_keys();
         let wanted = services.map(|(namespace, name)| self.gateway.suffix(namespace, name));
         let mut wanted: BTreeSet<String> = wanted.collect();
         // What somebody else has written is replaced at once: the gateway may forward to everything.
@@ -232,7 +227,7 @@ fn update(services: &mut ExportedServices, change: Event<Service>) {
     }
 }
 
-fn exported(service: &Service) -> ((String, String), ExportedService) {
+fn exported(service: &Service) -> (ExportedName, ExportedService) {
     let metadata = &service.metadata;
     let id = (metadata.namespace().to_owned(), metadata.name().to_owned());
     let exported = ExportedService {

@@ -14,7 +14,7 @@ use manifests::{
     link::ClusterName,
     render::ObjectName,
 };
-use mirror_core::api::{labels, metadata::cluster_uid};
+use mirror_core::api::{covers::covers, labels, metadata::cluster_uid};
 use serde_json::{Value, json};
 
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     link::generate::{has, is_of as is_token_of},
     link_credentials::{Evidence, KubeconfigTarget, by_uid},
     rotate::tokens::token_in,
-    steps::{Action, LinkStep, StepChange, StepPart, covers, labelled, note},
+    steps::{Action, LinkStep, StepChange, StepPart, labelled, note},
 };
 
 /// The objects of accounts, by namespace, name and rights.

@@ -180,6 +180,10 @@ pub const LINKERD_ISSUER: &str = "linkerd-identity-issuer";
 pub const LINKERD_TRUST_ROOTS_KEY: &str = "ca-bundle.crt";
 /// Default name of the gateway.
 pub const GATEWAY_NAME: &str = "linkerd-gateway";
+/// Name of the gateway's `Server` in Linkerd's policy, and of the policy that permits all of it.
+pub const GATEWAY_SERVER: &str = "linkerd-gateway";
+/// Value of [`COMPONENT`] on the policy that the controller writes for exported Services.
+pub const GATEWAY_EXPORTS: &str = "gateway-exports";
 /// Name of the gateway that leads to the API server.
 pub const API_GATEWAY_NAME: &str = "linkerd-api-gateway";
 /// Default name of the ServiceAccount that a remote controller uses.

@@ -2,6 +2,7 @@
 
 pub mod conditions;
 pub mod consent;
+pub mod covers;
 pub mod duration;
 pub mod gateway_suffixes;
 pub mod interned_str;

@@ -34,6 +34,7 @@ use super::{
     foreign_endpoints::{self, ForeignEndpoints},
     linkerd_secrets::linkerd_secrets,
     own_routes::OwnRoute,
+    served_routes::in_served_version,
     snapshot::{Crd, Destination, Endpoints, Known, ServiceRange, Workload},
     workloads::{
         DESTINATION_PODS, ParseArgs, is_service_mirror, linkerd_credentials, started, workload,
@@ -117,17 +118,12 @@ pub async fn own_routes(client: &Client) -> Known<Vec<OwnRoute>> {
 }
 
 async fn routes(client: &Client, kind: RouteKind) -> Known<Vec<OwnRoute>> {
-    for version in kind.versions() {
-        let api: Api<Wire<Route>> = Api::all_with(client.clone(), &kind.resource_in(version));
-        let found = match list_all(&api, &mirrored()).await {
-            // The API server does not serve this version.
-            Err(kube::Error::Api(status)) if status.code == 404 => continue,
-            found => found?,
-        };
-        let routes = found.into_iter().map(Route::from);
-        return Ok(routes.map(|route| OwnRoute::of(&route)).collect());
-    }
-    Ok(Vec::new())
+    let found = in_served_version(kind, async |resource| {
+        let api: Api<Wire<Route>> = Api::all_with(client.clone(), &resource);
+        list_all(&api, &mirrored()).await
+    });
+    let routes = found.await?.into_iter().map(Route::from);
+    Ok(routes.map(|route| OwnRoute::of(&route)).collect())
 }
 
 /// The Services that a selector matches, of a namespace or of all.

@@ -8,13 +8,10 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta},
 };
-use mirror_core::api::{consent::ExportConsent, labels as l, metadata::ResourceId};
+use mirror_core::api::{
+    consent::ExportConsent, labels as l, metadata::ResourceId, route::RouteKind,
+};
 use serde_json::Value;
-
-/// The policy of `install` that permits the whole gateway.
-pub const WHOLE: &str = "linkerd-gateway";
-/// Selects the routes that the controller writes.
-const ROUTES: &str = "component=gateway-exports";
 
 /// A Service that other clusters may mirror or federate, by the usual labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,19 +64,20 @@ pub async fn exports(client: &Client) -> Result<Vec<Export>, ReadError> {
 
 /// What the policy of the gateway in a namespace permits.
 pub async fn permits(client: &Client, namespace: &str) -> Result<GatewayPermits, ReadError> {
-    let api = |version, kind| {
-        let kind =
-            ApiResource::from_gvk(&GroupVersionKind::gvk("policy.linkerd.io", version, kind));
-        Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind)
-    };
-    let routes = list_all(&api("v1beta3", "HTTPRoute"), ROUTES).await?;
-    let policies = list_all(&api("v1alpha1", "AuthorizationPolicy"), "").await?;
+    let api = |kind| Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
+    let kind = GroupVersionKind::gvk("policy.linkerd.io", "v1alpha1", "AuthorizationPolicy");
+    let policies = ApiResource::from_gvk_with_plural(&kind, "authorizationpolicies");
+    let ours = format!("{}={}", l::COMPONENT, l::GATEWAY_EXPORTS);
+    let routes = list_all(&api(RouteKind::Policy.resource()), &ours).await?;
+    let policies = list_all(&api(policies), "").await?;
     let hosts = routes.iter().flat_map(|route| {
         let hosts = route.data.pointer("/spec/hostnames");
         hosts.and_then(Value::as_array).into_iter().flatten()
     });
     Ok(GatewayPermits {
-        is_whole: policies.iter().any(|policy| policy.name_any() == WHOLE),
+        is_whole: policies
+            .iter()
+            .any(|policy| policy.name_any() == l::GATEWAY_SERVER),
         hosts: hosts
             .filter_map(|host| host.as_str().map(str::to_owned))
             .collect(),

@@ -37,6 +37,7 @@ mod port_forward;
 pub mod preference_status;
 pub mod proxies;
 pub mod request_path;
+mod served_routes;
 pub mod service_range;
 pub mod service_rows;
 pub mod shown_mode;

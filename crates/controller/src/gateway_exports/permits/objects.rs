@@ -6,17 +6,13 @@ use kube::{
     ResourceExt as _,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use mirror_core::api::labels as l;
+use mirror_core::api::{labels as l, route::RouteKind};
 use serde_json::{Value, json};
 
 /// The group of Linkerd's policy.
 const GROUP: &str = "policy.linkerd.io";
-/// Name of the gateway's `Server`, and of the policy that permits all of it.
-const SERVER: &str = "linkerd-gateway";
 /// Name of what our objects have in common; a number follows.
 const PREFIX: &str = "linkerd-gateway-exports-";
-/// Value of the label [`l::COMPONENT`] of our objects.
-const COMPONENT: &str = "gateway-exports";
 /// Name of the `NetworkAuthentication` with the networks that may use the gateway.
 const NETWORKS: &str = "source-cluster";
 
@@ -40,26 +36,23 @@ impl PolicyKind {
 
     /// Its API.
     pub fn resource(self) -> ApiResource {
-        let (version, kind, plural) = match self {
-            Self::Route => ("v1beta3", "HTTPRoute", "httproutes"),
-            Self::Policy | Self::Whole => {
-                ("v1alpha1", "AuthorizationPolicy", "authorizationpolicies")
-            }
-            Self::Identities => (
-                "v1alpha1",
-                "MeshTLSAuthentication",
-                "meshtlsauthentications",
-            ),
+        let (kind, plural) = match self {
+            Self::Route => return RouteKind::Policy.resource(),
+            Self::Policy | Self::Whole => ("AuthorizationPolicy", "authorizationpolicies"),
+            Self::Identities => ("MeshTLSAuthentication", "meshtlsauthentications"),
         };
-        let kind = GroupVersionKind::gvk(GROUP, version, kind);
+        let kind = GroupVersionKind::gvk(GROUP, "v1alpha1", kind);
         ApiResource::from_gvk_with_plural(&kind, plural)
     }
 
     /// Selectors of its objects: by labels, and by fields.
     pub fn selectors(self) -> (Option<String>, Option<String>) {
         match self {
-            Self::Whole => (None, Some(format!("metadata.name={SERVER}"))),
-            _ => (Some(format!("{}={COMPONENT}", l::COMPONENT)), None),
+            Self::Whole => (None, Some(format!("metadata.name={}", l::GATEWAY_SERVER))),
+            _ => (
+                Some(format!("{}={}", l::COMPONENT, l::GATEWAY_EXPORTS)),
+                None,
+            ),
         }
     }
 }
@@ -78,7 +71,7 @@ pub enum PolicyWrite {
 /// The name of an object.
 pub fn name(kind: PolicyKind, number: u32) -> String {
     match kind {
-        PolicyKind::Whole => SERVER.to_owned(),
+        PolicyKind::Whole => l::GATEWAY_SERVER.to_owned(),
         _ => format!("{PREFIX}{number}"),
     }
 }
@@ -86,7 +79,7 @@ pub fn name(kind: PolicyKind, number: u32) -> String {
 /// The number of an object; `None` if it is not ours.
 pub fn number(kind: PolicyKind, object: &DynamicObject) -> Option<u32> {
     if kind == PolicyKind::Whole {
-        return (object.name_any() == SERVER).then_some(0);
+        return (object.name_any() == l::GATEWAY_SERVER).then_some(0);
     }
     let is_ours = object.annotations().get(l::MANAGED_BY).map(String::as_str) == Some(l::MANAGER);
     let number = object.name_any().strip_prefix(PREFIX)?.parse().ok();
@@ -102,7 +95,7 @@ pub fn object(namespace: &str, kind: PolicyKind, number: u32, spec: &Value) -> V
         "metadata": {
             "namespace": namespace,
             "name": name(kind, number),
-            "labels": { l::EXTENSION: l::EXTENSION_NAME, l::COMPONENT: COMPONENT },
+            "labels": { l::EXTENSION: l::EXTENSION_NAME, l::COMPONENT: l::GATEWAY_EXPORTS },
             "annotations": { l::MANAGED_BY: l::MANAGER, l::INSTALLATION: namespace },
         },
         "spec": spec,
@@ -138,7 +131,7 @@ pub fn policy_spec(number: u32) -> Value {
 /// A route with these hosts; without hosts, one with all.
 pub fn route_spec(hosts: &BTreeSet<String>) -> Value {
     let mut spec = json!({
-        "parentRefs": [{ "group": GROUP, "kind": "Server", "name": SERVER }],
+        "parentRefs": [{ "group": GROUP, "kind": "Server", "name": l::GATEWAY_SERVER }],
         "rules": [{ "matches": [{ "path": { "type": "PathPrefix", "value": "/" } }] }],
     });
     if !hosts.is_empty() {
@@ -162,18 +155,4 @@ fn texts(list: &Value) -> BTreeSet<String> {
     texts
         .filter_map(|text| text.as_str().map(str::to_owned))
         .collect()
-}
-
-/// Whether an object has all that it should have. The API server adds defaults.
-pub fn has(found: &Value, wanted: &Value) -> bool {
-    match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => {
-            let mut wanted = wanted.iter();
-            wanted.all(|(key, wanted)| found.get(key).is_some_and(|found| has(found, wanted)))
-        }
-        (Value::Array(found), Value::Array(wanted)) => {
-            found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| has(a, b))
-        }
-        (found, wanted) => found == wanted,
-    }
 }

@@ -130,7 +130,7 @@ impl Scene {
     /// Writes until nothing is left to do, and looks at the state after each write.
     fn settle(&mut self, mut look: impl FnMut(&Self)) {
         for _ in 0..1000 {
-            let exported = self.exported.clone();
+            let exported = self.exported.iter().collect();
             match self.permits.next(Some(&exported), self.now) {
                 NextPermits::Rest => return,
                 NextPermits::At(at) => self.now = at,

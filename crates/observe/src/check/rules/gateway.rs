@@ -4,7 +4,7 @@ use hints::prose::listed;
 use mirror_core::{
     api::{
         gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
-        labels::{API_GATEWAY_NAME, EXPORT_TO},
+        labels::{API_GATEWAY_NAME, EXPORT_TO, GATEWAY_SERVER},
     },
     mirror::API_SERVER_SERVICE,
 };
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     clusters::{
-        gateway_permits::{Export, GatewayPermits, WHOLE},
+        gateway_permits::{Export, GatewayPermits},
         snapshot::{FullSnapshot, MeshedPod},
     },
     finding::Finding,
@@ -140,7 +140,7 @@ fn permitted(permits: &GatewayPermits, exports: &[Export]) -> Vec<Finding> {
     };
     let whole = permits.is_whole.then(|| {
         format!(
-            "the AuthorizationPolicy {WHOLE} permits all that the gateway forwards to, exported or not; the controller deletes \
+            "the AuthorizationPolicy {GATEWAY_SERVER} permits all that the gateway forwards to, exported or not; the controller deletes \
              it once all exported Services have a route"
         )
     });

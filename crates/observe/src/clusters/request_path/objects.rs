@@ -20,7 +20,7 @@ use mirror_core::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    clusters::snapshot::Known,
+    clusters::{served_routes::in_served_version, snapshot::Known},
     timeline::{Happened, history},
 };
 
@@ -83,16 +83,11 @@ async fn routes_of_kind(
     kind: RouteKind,
     noted: &Noted,
 ) -> kube::Result<Vec<Route>> {
-    for version in kind.versions() {
-        let resource = kind.resource_in(version);
+    in_served_version(kind, async |resource| {
         let api: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), &service.namespace, &resource);
-        let found = match list_all(&api, "").await {
-            Err(kube::Error::Api(status)) if status.code == 404 => continue,
-            found => found?,
-        };
         let mut routes = Vec::new();
-        for object in found {
+        for object in list_all(&api, "").await? {
             let own = Noted::default();
             let route: Route = kept(&resource, object, &own)?;
             if route.services().any(|(name, _)| name == service.name) {
@@ -100,9 +95,9 @@ async fn routes_of_kind(
                 routes.push(route);
             }
         }
-        return Ok(routes);
-    }
-    Ok(Vec::new())
+        Ok(routes)
+    })
+    .await
 }
 
 #[cfg(test)]
