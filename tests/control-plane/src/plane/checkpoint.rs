@@ -29,6 +29,8 @@ const OPERATIONS: usize = 128;
 const OBJECTS: [&str; 2] = ["/registry/", "/registry0"];
 /// The keys of namespaces.
 const NAMESPACES: &str = "/registry/namespaces/";
+/// Events. kube-controller-manager repeats them for minutes, for Services that are no more.
+const EVENTS: &str = "/registry/events/";
 /// Leases that servers renew all the time.
 const LEASES: &[u8] = b"/registry/leases/kube-system/";
 
@@ -64,7 +66,8 @@ impl ControlPlane {
 
     /// Makes all objects what they were at the checkpoint, with the same UIDs.
     ///
-    /// Whatever wrote to the cluster must have ended. What kube-controller-manager writes meanwhile is undone too.
+    /// Whatever wrote to the cluster must have ended. What kube-controller-manager writes meanwhile is undone too, but
+    /// for Events that it repeats later.
     ///
     /// # Errors
     ///
@@ -74,7 +77,9 @@ impl ControlPlane {
         let mut removed = BTreeSet::<String>::new();
         loop {
             let changes = checkpoint.changes(self.stored(true).await?);
-            if changes.is_empty() {
+            let is_waited_for = changes.iter().any(|change| !change.is_event());
+            if !is_waited_for {
+                self.carry_out(&changes, checkpoint).await?;
                 self.wait_until_ready(deadline).await?;
                 let Some(namespace) = removed.pop_first() else {
                     return Ok(());
@@ -92,14 +97,23 @@ impl ControlPlane {
                     .join(", ")
             );
             removed.extend(changes.iter().filter_map(Change::removed_namespace));
-            for some in changes.chunks(OPERATIONS) {
-                let operations: Vec<Value> = some.iter().map(Change::operation).collect();
-                let answer: Answer = self.etcd("txn", &json!({ "success": operations })).await?;
-                for change in some {
-                    checkpoint.note(change, &answer.header.revision);
-                }
+            self.carry_out(&changes, checkpoint).await?;
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        changes: &[Change],
+        checkpoint: &mut Checkpoint,
+    ) -> anyhow::Result<()> {
+        for some in changes.chunks(OPERATIONS) {
+            let operations: Vec<Value> = some.iter().map(Change::operation).collect();
+            let answer: Answer = self.etcd("txn", &json!({ "success": operations })).await?;
+            for change in some {
+                checkpoint.note(change, &answer.header.revision);
             }
         }
+        Ok(())
     }
 
     /// Until the API server creates nothing in a namespace that was removed. Before, it lets kube-controller-manager
@@ -216,6 +230,10 @@ impl Change {
         let (Self::Remove(key) | Self::Put(key, _)) = self;
         let bytes = STANDARD.decode(key).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn is_event(&self) -> bool {
+        self.key().starts_with(EVENTS)
     }
 
     /// The namespace that this removes.
