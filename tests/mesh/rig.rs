@@ -255,13 +255,19 @@ impl Rig {
         .await
     }
 
+    /// Whether clusters join a federated Service only while it has a local member. The strict profile says so.
+    pub(crate) fn joins_local_members_only(&self) -> bool {
+        self.limiter.is_some()
+    }
+
     /// What `link-gen` prints for `east`.
     pub(crate) fn link_gen(&self) -> anyhow::Result<String> {
         let address = format!("--api-server-address={}", self.east_api.url());
         let own = ["link-gen", "--cluster-name", "east", &address];
-        let more: &[&str] = match self.limiter {
-            Some(_) => &STRICT,
-            None => &[],
+        let more: &[&str] = if self.joins_local_members_only() {
+            &STRICT
+        } else {
+            &[]
         };
         self.east
             .linkerd_mc(&[&own[..], &["--enable-headless-services"], more].concat())

@@ -1,6 +1,6 @@
 //! A cluster is drained, its Pods are deleted, and it rejoins, while requests go to the federated Service.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
 use serde_json::Value;
@@ -57,25 +57,10 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
         rig.source.oracle.agrees(&federated, &all, FOLLOWS).await?;
     }
 
-    // The drained cluster stays until the local member is back.
     let all = rig.expected(FEDERATED);
-    let others = &all - &own;
-    label(&rig.west, "web", MEMBER, Value::Null).await?;
-    rig.source
-        .oracle
-        .agrees(&federated, &others, FOLLOWS)
-        .await?;
-    ensure!(
-        rig.west.linkerd_mc(&DRAIN).is_err(),
-        "the last member has left"
-    );
-    sleep(MOMENT).await;
-    rig.source
-        .oracle
-        .agrees(&federated, &others, FOLLOWS)
-        .await?;
-    label(&rig.west, "web", MEMBER, "member".into()).await?;
-    rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
+    if !rig.joins_local_members_only() {
+        last_member_stays(rig, &own).await?;
+    }
 
     // A second drain sets a new end.
     rig.west.linkerd_mc(&[&DRAIN[..], &["--for=1m"]].concat())?;
@@ -91,4 +76,27 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
         seconds(followed),
         seconds(ended)
     )))
+}
+
+/// The drained cluster stays until the local member is back.
+async fn last_member_stays(rig: &Rig, own: &BTreeSet<SocketAddr>) -> anyhow::Result<()> {
+    let federated = format!("{NAMESPACE}/{FEDERATED}");
+    let all = rig.expected(FEDERATED);
+    let others = &all - own;
+    label(&rig.west, "web", MEMBER, Value::Null).await?;
+    rig.source
+        .oracle
+        .agrees(&federated, &others, FOLLOWS)
+        .await?;
+    ensure!(
+        rig.west.linkerd_mc(&DRAIN).is_err(),
+        "the last member has left"
+    );
+    sleep(MOMENT).await;
+    rig.source
+        .oracle
+        .agrees(&federated, &others, FOLLOWS)
+        .await?;
+    label(&rig.west, "web", MEMBER, "member".into()).await?;
+    rig.source.oracle.agrees(&federated, own, FOLLOWS).await
 }

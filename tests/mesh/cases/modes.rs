@@ -78,8 +78,10 @@ pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
     let all = rig.expected(FEDERATED);
     let own = rig.expected_unlinked();
     let others = &all - &own;
+    let leaving = [(&rig.west, &others), (&rig.east, &own)];
+    let staying = usize::from(rig.joins_local_members_only());
     for _ in 0..TIMES {
-        for (cluster, left) in [(&rig.west, &others), (&rig.east, &own)] {
+        for (cluster, left) in leaving.into_iter().skip(staying) {
             label(cluster, "web", MEMBER, Value::Null).await?;
             rig.source.oracle.agrees(&federated, left, FOLLOWS).await?;
             sleep(MOMENT).await;
