@@ -34,12 +34,10 @@ def platforms() -> list[str]:
     return tomllib.loads((ROOT / "deny.toml").read_text())["graph"]["targets"]
 
 
-def crates() -> tuple[Crate, list[Crate]]:
-    """The program, and the crates of others that it needs, sorted; tests and benchmarks need more. What a crate of this
-    workspace uses counts as used by the program."""
-    command = ["cargo", "metadata", "--format-version=1", "--locked", "--all-features"]
-    for platform in platforms():
-        command.append(f"--filter-platform={platform}")
+def resolved(platform: str) -> tuple[str, dict, dict[str, tuple[bool, set[str]]]]:
+    """The program's id, all packages, and for each crate of the program on a platform, whether only its build needs it,
+    and what it uses. Platforms together would add what only a crate of one uses on another."""
+    command = ["cargo", "metadata", "--format-version=1", "--locked", "--all-features", f"--filter-platform={platform}"]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
@@ -85,6 +83,22 @@ def crates() -> tuple[Crate, list[Crate]]:
             build_only[id] = building
             waiting += [(used, building or only) for used, only in uses(id).items()]
 
+    return root, packages, {id: (only, set(uses(id))) for id, only in build_only.items()}
+
+
+def crates() -> tuple[Crate, list[Crate]]:
+    """The program, and the crates of others that it needs, sorted; tests and benchmarks need more. What a crate of this
+    workspace uses counts as used by the program."""
+    packages: dict = {}
+    build_only: dict[str, bool] = {}
+    uses: dict[str, set[str]] = {}
+    for platform in platforms():
+        root, more, needed = resolved(platform)
+        packages |= more
+        for id, (only, used) in needed.items():
+            build_only[id] = build_only.get(id, True) and only
+            uses[id] = uses.get(id, set()) | used
+
     lock = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     checksums = {(entry["name"], entry["version"]): entry.get("checksum") for entry in lock}
 
@@ -104,7 +118,7 @@ def crates() -> tuple[Crate, list[Crate]]:
             folder=Path(package["manifest_path"]).parent,
             checksum=checksums[name, version],
             build_only=build_only[id],
-            uses=sorted(uses(id)),
+            uses=sorted(uses[id]),
         )
 
     found = sorted((crate(id) for id in build_only), key=lambda crate: (crate.name, crate.version))

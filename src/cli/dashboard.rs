@@ -63,8 +63,8 @@ pub struct DashboardArgs {
 
 /// Runs the command until it is interrupted.
 pub async fn run(global: &Global, args: &DashboardArgs) -> anyhow::Result<ExitCode> {
-    let selected = args.contexts.select(global, args.request_timeout).await?;
     let mut signals = StopSignals::listen()?;
+    let selected = args.contexts.select(global, args.request_timeout).await?;
     let server = Server::bind(args.port).await.hint(
         || format!("cannot serve the page on port {}", args.port),
         || "choose another --port, or leave it out".into(),

@@ -6,7 +6,13 @@ use serde_json::Value;
 
 use crate::{installed, root, said, succeed};
 
-const PLATFORMS: [&str; 4] = ["darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64"];
+const PLATFORMS: [&str; 5] = [
+    "darwin-amd64",
+    "darwin-arm64",
+    "linux-amd64",
+    "linux-arm64",
+    "windows-amd64",
+];
 const VERSION: &str = "1.2.3";
 const RELEASE: &str = "https://github.com/somebody/linkerd-mc/releases/download/v1.2.3/";
 
@@ -65,7 +71,12 @@ fn krew_manifest_names_each_archive_with_its_checksum() {
             .join("-");
         assert_eq!(platform["uri"], format!("{RELEASE}{}", archive(&name)));
         assert_eq!(platform["sha256"], checksum(&name));
-        assert_eq!(platform["bin"], "linkerd-mc");
+        let program = if name.starts_with("windows-") {
+            "linkerd-mc.exe"
+        } else {
+            "linkerd-mc"
+        };
+        assert_eq!(platform["bin"], program);
         let files: Vec<_> = platform["files"]
             .as_array()
             .unwrap()
@@ -76,7 +87,7 @@ fn krew_manifest_names_each_archive_with_its_checksum() {
         assert_eq!(
             files,
             [
-                &*format!("{inside}/linkerd-mc"),
+                &*format!("{inside}/{program}"),
                 &*format!("{inside}/LICENSE")
             ]
         );
@@ -102,8 +113,10 @@ fn formula_names_each_archive_with_its_checksum() {
     };
     let found: BTreeMap<String, String> =
         quoted("url ").into_iter().zip(quoted("sha256 ")).collect();
-    let expected = PLATFORMS.map(|name| (format!("{RELEASE}{}", archive(name)), checksum(name)));
-    assert_eq!(found, expected.into());
+    let expected = PLATFORMS.into_iter();
+    let expected = expected.filter(|name| !name.starts_with("windows-")); // Homebrew has none
+    let expected = expected.map(|name| (format!("{RELEASE}{}", archive(name)), checksum(name)));
+    assert_eq!(found, expected.collect());
     assert_eq!(quoted("version "), [VERSION]);
     assert!(!formula.contains('@'), "a placeholder is left: {formula}");
     if installed(&["ruby"], "Ruby parses the Homebrew formula") {

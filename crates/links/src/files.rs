@@ -37,6 +37,8 @@ pub fn write_new(path: &Path, content: &[u8], readers: FileReaders) -> io::Resul
     if readers == FileReaders::Owner {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     }
+    #[cfg(not(unix))]
+    let _ = readers; // a file has the permissions of its folder
     let mut file = options.open(path)?;
     let written = file.write_all(content);
     written.inspect_err(|_| drop(remove_file(path)))

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: a command that has changed something says in one line what it has done, and what to run.
+//! Ctrl-C and SIGTERM, or the end of the console on Windows: a command that has changed something says in one line what it has done, and what to run.
 //!
 //! A command that only reads ends as any other program.
 
@@ -9,7 +9,10 @@ use std::{
 
 use anyhow::Context as _;
 use futures::FutureExt as _;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+#[cfg(unix)]
+use tokio::signal::unix::{Signal as Interrupt, Signal as Terminate, SignalKind, signal};
+#[cfg(windows)]
+use tokio::signal::windows::{CtrlC as Interrupt, CtrlClose as Terminate, ctrl_c, ctrl_close};
 
 use super::output;
 
@@ -22,16 +25,26 @@ const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Ctrl-C and SIGTERM, for a command that ends by itself when it is asked to.
 pub struct StopSignals {
-    interrupt: Signal,
-    terminate: Signal,
+    interrupt: Interrupt,
+    terminate: Terminate,
 }
 
 impl StopSignals {
     /// Listens from now on. Without this, they end the program at once.
+    #[cfg(unix)]
     pub fn listen() -> anyhow::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?,
             terminate: signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?,
+        })
+    }
+
+    /// Listens from now on. Without this, they end the program at once.
+    #[cfg(windows)]
+    pub fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: ctrl_c().context("failed to listen for Ctrl-C")?,
+            terminate: ctrl_close().context("failed to listen for the end of the console")?,
         })
     }
 

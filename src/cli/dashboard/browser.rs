@@ -9,6 +9,8 @@ use std::{
 pub fn open(url: &str) -> bool {
     let program = if cfg!(target_os = "macos") {
         "open"
+    } else if cfg!(windows) {
+        "explorer"
     } else {
         // Without a screen, xdg-open may start a browser in this terminal.
         let has_screen = |name| env::var_os(name).is_some_and(|value| !value.is_empty());

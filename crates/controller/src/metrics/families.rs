@@ -35,6 +35,7 @@ macro_rules! families {
                     let opts = HistogramOpts::new($name, $help)$(.buckets($buckets))?;
                     let $field = register(&registry, $type::of(opts, &$labels), &$labels);
                 )*
+                #[cfg(target_os = "linux")]
                 register_process(&registry);
                 Self { registry, $($field,)* }
             }
@@ -152,8 +153,8 @@ where
 }
 
 /// The metrics of the process, which only Linux has.
+#[cfg(target_os = "linux")]
 fn register_process(registry: &Registry) {
-    #[cfg(target_os = "linux")]
     registry
         .register(Box::new(
             prometheus::process_collector::ProcessCollector::for_self(),
