@@ -8,7 +8,6 @@ use std::{
 };
 
 use crate::{
-    BEHAVIOUR,
     markdown::{Block, Document},
     read, root,
 };
@@ -24,7 +23,11 @@ pub(crate) fn documents() -> Vec<PathBuf> {
         "README.md",
         "CHANGELOG.md",
         "CONTRIBUTING.md",
-        BEHAVIOUR,
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
+        "GOVERNANCE.md",
+        "MAINTAINERS.md",
+        "ADOPTERS.md",
         "examples/gitops/README.md",
     ]
     .map(PathBuf::from)

@@ -4,7 +4,7 @@
 //!
 //! [`book`] holds the documents together, [`reference`] writes and compares the reference, [`gitops`] and [`gitops_chart`]
 //! hold what is said of GitOps tools, [`dashboard`] the page on metrics and alerts, [`figures`] that measurements have a
-//! date, [`claims`] that tests hold what was untrue once, [`readable`] the lengths of cells and of the README,
+//! date, [`claims`] that tables of `status` are its own, [`readable`] the lengths of cells and of the README,
 //! [`recipes`] what the objects on pages permit, and [`pictures`] what pictures show.
 
 #![expect(clippy::panic, reason = "a test says why it failed")]

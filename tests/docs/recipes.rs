@@ -261,20 +261,3 @@ fn what_a_script_exposes_is_found() {
         assert_eq!(found.len(), expected, "{script}: {found:?}");
     }
 }
-
-/// With one trust domain, the issuers of all clusters can sign all names, whatever else linkerd-mc keeps apart.
-#[test]
-fn pages_say_that_an_issuer_can_sign_every_identity() {
-    for (page, sentence) in [
-        (
-            "docs/security.md",
-            "the issuer of each cluster can sign the identity of every workload of every cluster",
-        ),
-        (
-            "docs/trust.md",
-            "or of the issuer of one cluster, can be any workload of any of these clusters",
-        ),
-    ] {
-        assert!(read(page).contains(sentence), "{page}: {sentence}");
-    }
-}

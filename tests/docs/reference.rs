@@ -43,21 +43,37 @@ pub(crate) fn printed(args: &[&str]) -> String {
 fn described(text: &mut String, command: &str) -> String {
     let words: Vec<&str> = command.split(' ').chain(["--help"]).collect();
     let help = printed(&words);
-    let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let lines = lines.join("\n");
-    let _ = write!(
-        text,
-        "\n## {command}\n\n```text\n{}\n```\n",
-        lines.trim_end()
-    );
+    let (own, _) = split_global(&help);
+    let _ = write!(text, "\n## {command}\n\n```text\n{own}\n```\n");
     help
+}
+
+/// The parts of a help that are about the command alone, and its global options.
+fn split_global(help: &str) -> (String, String) {
+    let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+    let text = lines.join("\n");
+    let (mut own, mut global, mut inside) = (Vec::new(), Vec::new(), false);
+    for part in text.split("\n\n") {
+        let flag = part.strip_prefix("Options:\n").unwrap_or(part);
+        inside = part.starts_with("Global options:") || inside && part.starts_with(' ');
+        if inside {
+            global.push(part);
+        } else if !["  -h, --help", "  -V, --version"]
+            .iter()
+            .any(|always| flag.starts_with(always))
+        {
+            own.push(part);
+        }
+    }
+    (own.join("\n\n"), global.join("\n\n"))
 }
 
 #[test]
 fn reference_of_commands_is_current() {
     let mut text = String::from(
         "# Commands\n\nThe help of each command, as `linkerd-mc COMMAND --help` prints it. Exit codes: 0 if it succeeded, 1 if it \
-         failed, 2 if the command line is wrong. `plan` and `fleet plan` exit with 2 if there is something to change.\n",
+         failed, 2 if the command line is wrong. `plan` and `fleet plan` exit with 2 if there is something to change. All have \
+         `--help`, and those that contact clusters the [global options](#global-options).\n",
     );
     for name in listed_commands() {
         let help = described(&mut text, &name);
@@ -69,6 +85,8 @@ fn reference_of_commands_is_current() {
             described(&mut text, &format!("{name} {inner}"));
         }
     }
+    let (_, global) = split_global(&printed(&["status", "--help"]));
+    let _ = write!(text, "\n## Global options\n\n```text\n{global}\n```\n");
     hold("commands.md", &text);
 }
 

@@ -79,7 +79,7 @@ const OTHERWISE: [(&str, &str, &str); 4] = [
 /// clusters have the extension, and no Links. Each page leaves what the next one needs. The test leaves out blocks with
 /// the mark `no-run`. `tests/docs` checks that each page is in this list, or has only such blocks.
 #[rustfmt::skip]
-const PAGES: [(&str, &str); 18] = [
+const PAGES: [(&str, &str); 15] = [
     ("README.md", "kubectl --context east create service clusterip web --tcp=80"),
     ("docs/quick-start.md", ""),
     ("docs/laptop.md", "linkerd-mc link --target east --source west --federated-through gateway"),
@@ -87,17 +87,14 @@ const PAGES: [(&str, &str); 18] = [
     ("docs/link.md", "linkerd-mc --context east unlink west --apply --yes; linkerd-mc --context west unlink east --apply --yes; kubectl --context east -n linkerd-multicluster delete serviceaccount west --ignore-not-found"),
     ("docs/export.md", "linkerd-mc link --target east --source west"),
     ("docs/federate.md", "kubectl --context east -n shop label --overwrite service web mirror.linkerd.io/exported-"),
-    ("docs/headless.md", ""),
-    ("docs/high-availability.md", ""),
+    ("docs/install.md", ""),
     ("docs/upgrade.md", ""),
-    ("docs/failover.md", ""),
     ("docs/drain.md", ""),
     ("docs/rotate.md", "for c in east west; do kubectl --context $c create namespace linkerd-mc-rotate; done; kubectl --context east -n linkerd-mc-rotate create serviceaccount rotate-credentials; printf '{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"type\":\"kubernetes.io/service-account-token\",\"metadata\":{\"name\":\"rotate-credentials-token\",\"annotations\":{\"kubernetes.io/service-account.name\":\"rotate-credentials\"}}}' | kubectl --context east -n linkerd-mc-rotate apply -f -; kubectl --context east -n linkerd-mc-rotate wait secret/rotate-credentials-token --for=jsonpath='{.data.token}' --timeout=30s; kubectl -n linkerd create deployment linkerd-destination --image none --replicas 0; kubectl -n linkerd patch deployment linkerd-destination --subresource status --type merge -p '{\"status\":{\"observedGeneration\":1000000}}'"),
     ("docs/metrics.md", ""),
     ("docs/security.md", ""),
     ("docs/trust.md", "rm -f *.crt *.key"),
-    ("docs/night.md", "linkerd-mc --context east install | kubectl --context east apply -f -"),
-    ("docs/troubleshooting.md", "linkerd-mc link --target east --source west"),
+    ("docs/troubleshooting.md", "linkerd-mc --context east install | kubectl --context east apply -f -; linkerd-mc link --target east --source west"),
 ];
 
 /// Programs that read our output in examples, and what is not checked without them.

@@ -34,10 +34,10 @@ use crate::support::{
     versions::has_version,
 };
 
-const GUIDE: &str = include_str!("../../docs/verify.md");
+const GUIDE: &str = include_str!("../../docs/ci.md");
 /// The namespace of the canaries, and the name of the Link.
 const NS: &str = "verified";
-/// The user of the roles in docs/verify.md.
+/// The user of the roles in docs/ci.md.
 const USER: &str = "verifier";
 /// What the API server does not see here: the stand-in answers for the client Pod, and the others say why a step failed.
 const NOT_SEEN: [(&str, &str); 3] = [("pods/proxy", "get"), ("pods", "get"), ("links", "get")];
@@ -189,9 +189,9 @@ impl Scene {
     }
 }
 
-/// The objects in docs/verify.md, for the namespace of this test.
+/// The objects in docs/ci.md, for the namespace of this test.
 fn recipe() -> String {
-    let block = GUIDE.split("\n```yaml\n").nth(1).unwrap();
+    let block = GUIDE.split("\n```yaml\n").nth(3).unwrap();
     let (block, _) = block.split_once("\n```").unwrap();
     block.replace("linkerd-mc-verify", NS)
 }

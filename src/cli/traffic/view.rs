@@ -182,7 +182,7 @@ impl ClientsView {
                 "this needs permission to `get` `pods/proxy`; see docs/permissions.md"
             }
             ProxyError::Denied(_) => {
-                "the inbound policy of the Pods has to permit the API server; see docs/traffic.md"
+                "the inbound policy of the Pods has to permit the API server; see docs/metrics.md"
             }
             _ => "check that the API server can connect to Pods, on port 4191",
         };

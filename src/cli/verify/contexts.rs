@@ -124,7 +124,7 @@ impl Pair {
                     cluster.name,
                     lacking.join("; ")
                 ),
-                "docs/verify.md has the roles that verify needs; choose another user with --as or another context",
+                "docs/ci.md has the roles that verify needs; choose another user with --as or another context",
             ))
         };
         try_join!(

@@ -1,7 +1,7 @@
 //! Labels and annotations of Services that other tools act on, or use to claim ownership.
 //!
 //! They are not copied unless a Link allows it. Otherwise, whoever may write Services in a target cluster could control
-//! tools of the source cluster: its DNS, load balancers, ingress and deployment tools. `docs/copied.md` has the same
+//! tools of the source cluster: its DNS, load balancers, ingress and deployment tools. `docs/export.md` has the same
 //! table, and a test compares them.
 
 /// A key that a tool acts on, or a prefix of such keys.
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_the_same_table() {
-        let text = include_str!("../../../../../docs/copied.md");
+        let text = include_str!("../../../../../docs/export.md");
         let shown: Vec<&str> = text
             .lines()
             .skip_while(|line| *line != "| Key | Who acts on it |")
