@@ -1,4 +1,4 @@
-# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test-all and playground, and does not need just.
+# Recipes for developers. `.ci/run` runs fmt, supply-chain, lint, test, long tests and playground, and does not need just.
 
 # Recipes use their arguments as $1, $2 and so on, or through quote(), so that the shell never runs their text as a
 # command.

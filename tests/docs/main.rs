@@ -1,6 +1,5 @@
-//! Holds what the documents claim: that `tests/it/README.md` has a row for each known weakness of Linkerd's mirror and
-//! names only tests that exist, and that the README lists all commands. It reads files and the help of the binary; it needs
-//! no cluster.
+//! Holds what the documents claim: that `tests/it/nightly.md` names only tests that exist, and that the README lists all
+//! commands. It reads files and the help of the binary; it needs no cluster.
 //!
 //! [`book`] holds the documents together, [`reference`] writes and compares the reference, [`gitops`] and [`gitops_chart`]
 //! hold what is said of GitOps tools, [`dashboard`] the page on metrics and alerts, [`figures`] that measurements have a
@@ -23,44 +22,29 @@ mod reference;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// What happens in each situation, and which tests hold it.
-const BEHAVIOUR: &str = "tests/it/README.md";
-/// Numbers of the weaknesses of Linkerd's service mirror.
-const WEAKNESSES: std::ops::RangeInclusive<u32> = 1..=69;
+/// The long tests that run at night only, and what holds the same on each change.
+const NIGHTLY: &str = "tests/it/nightly.md";
 
 #[test]
-fn each_weakness_has_a_row_that_says_what_holds_it() {
-    let text = read(BEHAVIOUR);
-    let rows: Vec<Vec<&str>> = rows(&text)
-        .filter(|cells| cells[0].starts_with("W-"))
-        .collect();
-    let numbers: Vec<String> = rows.iter().map(|cells| cells[0].to_owned()).collect();
-    let wanted: Vec<String> = WEAKNESSES.map(|number| format!("W-{number}")).collect();
-    assert_eq!(numbers, wanted);
-}
-
-#[test]
-fn each_row_names_tests_or_says_why_it_does_not_apply() {
-    let text = read(BEHAVIOUR);
-    let (mut found, mut empty) = (0, Vec::new());
-    for cells in rows(&text) {
-        let held = cells[2];
-        found += 1;
-        if tests_in(held).is_empty() && !held.starts_with("Does not apply: ") {
-            empty.push(cells[0]);
-        }
-    }
-    assert!(found > 100, "only {found} rows found");
-    assert_eq!(empty, [""; 0], "rows without a test or a reason");
-}
-
-#[test]
-fn each_test_that_is_named_exists() {
-    let text = read(BEHAVIOUR);
-    let named = tests_in(&text);
-    assert!(named.len() > 80, "only {} tests are named", named.len());
-    let missing: Vec<&str> = named.into_iter().filter(|test| !exists(test)).collect();
-    assert_eq!(missing, [""; 0], "named in {BEHAVIOUR}, and in no source");
+fn nightly_tests_are_long_and_have_a_twin_that_exists_on_each_change() {
+    let text = read(NIGHTLY);
+    let rows: Vec<Vec<&str>> = rows(&text).collect();
+    assert!(rows.len() > 20, "only {} rows found", rows.len());
+    let of_column = |at: usize| -> BTreeSet<&str> {
+        let cells = rows.iter();
+        cells.flat_map(|cells| tests_in(cells[at])).collect()
+    };
+    let (nightly, twins) = (of_column(0), of_column(1));
+    assert_eq!(
+        nightly.len(),
+        rows.len(),
+        "a row names no test, or that of another"
+    );
+    let both = nightly.intersection(&twins).collect::<Vec<_>>();
+    assert!(both.is_empty(), "{both:?} do not run on each change");
+    let all = nightly.iter().chain(&twins);
+    let missing: Vec<_> = all.filter(|test| !exists(test)).collect();
+    assert_eq!(missing, [&""; 0], "named in {NIGHTLY}, and in no source");
 }
 
 /// The commands in the README, in its order.

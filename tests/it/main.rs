@@ -2,7 +2,7 @@
 //! control planes.
 //!
 //! [`support`] has the code that the tests share. Each other module tests the behaviour in the comment above it, and
-//! uses no other test module. README.md lists the tests for each situation.
+//! uses no other test module. Long ones run on each change, but for those that nightly.md names.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(
