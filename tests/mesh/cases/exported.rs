@@ -199,8 +199,7 @@ pub(super) async fn export(
 /// The answers of a gateway to everything that the client asks for. `which` of the expected answers are right.
 async fn answers(rig: &Rig, gateway: &Pod, which: usize) -> anyhow::Result<Vec<String>> {
     let whole = |name: &str| format!("{name}.svc.cluster.local");
-    let folder = rig.west.place.home.join("impostors");
-    let issuer = rig.root.issuer(Trust::Common, "cluster.local", &folder)?;
+    let issuer = rig.root.issuer(Trust::Common, "cluster.local")?;
     let (anchor, identity) = (
         rig.root.certificate(),
         rig.east.identity_of("linkerd-gateway", EXTENSION),

@@ -66,11 +66,10 @@ pub(super) async fn one_domain_each(place: &Arc<Place>) -> anyhow::Result<Row> {
 
 /// Says which names the gateway of `east` accepts. Fails if it is not as it should be.
 async fn impostors(rig: &Rig) -> anyhow::Result<String> {
-    let folder = rig.west.place.home.join("impostors");
     let issuers: [Issuer; 3] = [
-        rig.root.issuer(Trust::Common, "cluster.local", &folder)?,
+        rig.root.issuer(Trust::Common, "cluster.local")?,
         rig.root.constrained_by_dns("west.example")?,
-        rig.root.issuer(Trust::Own, "west.example", &folder)?,
+        rig.root.issuer(Trust::Own, "west.example")?,
     ];
     let identity = rig.east.identity_of("linkerd-gateway", EXTENSION);
     let anchor = rig.root.certificate();

@@ -76,8 +76,7 @@ pub(super) async fn by_cluster(place: &Arc<Place>) -> anyhow::Result<Row> {
         let annotate = ["annotate", "service", service, "-n", NAMESPACE, annotation];
         rig.east.plane.kubectl(&annotate).await?;
     }
-    let folder = rig.west.place.home.join("impostors");
-    let issuer = |domain| rig.root.issuer(Trust::Own, domain, &folder);
+    let issuer = |domain| rig.root.issuer(Trust::Own, domain);
     let issuers = [issuer("west.example")?, issuer("north.example")?];
     let balancer = balanced(&rig).await?;
     rig.east.install_with("gateway.forward=exported").await?;

@@ -317,8 +317,7 @@ const REFUSED: &str = "refused";
 /// Only controllers reach the API server through its gateway, and they reach nothing else through it.
 pub(super) async fn controllers_only(rig: &mut Rig) -> anyhow::Result<Row> {
     let private = begin(rig).await?;
-    let folder = rig.west.place.home.join("impostors");
-    let issuer = rig.root.issuer(Trust::Common, "cluster.local", &folder)?;
+    let issuer = rig.root.issuer(Trust::Common, "cluster.local")?;
     let (anchor, identity) = (
         rig.root.certificate(),
         rig.east.identity_of(API_GATEWAY_DEPLOYMENT, EXTENSION),

@@ -66,16 +66,10 @@ impl Root {
         self.0.pem()
     }
 
-    /// A new issuer under it for this trust domain. The command that users have makes those that are constrained, in this
-    /// folder.
-    pub(crate) fn issuer(
-        &self,
-        trust: Trust,
-        domain: &str,
-        folder: &Path,
-    ) -> anyhow::Result<Issuer> {
+    /// A new issuer under it for this trust domain. The command that users have makes those that are constrained.
+    pub(crate) fn issuer(&self, trust: Trust, domain: &str) -> anyhow::Result<Issuer> {
         if trust == Trust::Own {
-            return self.constrained(domain, folder);
+            return self.constrained(domain);
         }
         self.sign(&authority(
             &format!("identity.linkerd.{domain}"),
@@ -105,9 +99,9 @@ impl Root {
         })
     }
 
-    fn constrained(&self, domain: &str, folder: &Path) -> anyhow::Result<Issuer> {
-        fs::create_dir_all(folder)?;
-        let path = |file: &str| folder.join(file).display().to_string();
+    fn constrained(&self, domain: &str) -> anyhow::Result<Issuer> {
+        let folder = tempfile::tempdir()?;
+        let path = |file: &str| folder.path().join(file).display().to_string();
         let [anchor, anchor_key] = ["ca.crt", "ca.key"].map(path);
         fs::write(&anchor, self.certificate())?;
         fs::write(&anchor_key, self.0.key().serialize_pem())?;

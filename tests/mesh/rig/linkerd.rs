@@ -74,7 +74,7 @@ impl Linkerd {
     /// From now on, the identity controller signs with an issuer under another root, and knows that root alone. Proxies
     /// that run keep their certificates.
     pub(crate) async fn trust(&mut self, folder: &Path, root: &Root) -> anyhow::Result<()> {
-        let Issuer { certificate, key } = root.issuer(Trust::Common, &self.trust_domain, folder)?;
+        let Issuer { certificate, key } = root.issuer(Trust::Common, &self.trust_domain)?;
         fs::create_dir_all(folder)?;
         for (file, text) in [
             ("ca-bundle.crt", root.certificate()),
@@ -246,8 +246,7 @@ fn write_credentials(
     (root, trust): (&Root, Trust),
     trust_domain: &str,
 ) -> anyhow::Result<std::path::PathBuf> {
-    let made = folder.join("trust");
-    let Issuer { certificate, key } = root.issuer(trust, trust_domain, &made)?;
+    let Issuer { certificate, key } = root.issuer(trust, trust_domain)?;
     let issuer = folder.join("issuer");
     let write = || {
         fs::create_dir_all(TRUST_ROOTS)?;
