@@ -111,17 +111,24 @@ async fn impostors(rig: &Rig) -> anyhow::Result<String> {
     Ok(told)
 }
 
-/// `east` is drained, moves from the common trust domain to one of its own, is linked again, and joins again. Requests to the
-/// federated Service do not fail. Those to mirrors, which only `east` serves, fail until it is linked again.
+/// `east` is drained, moves from the common trust domain to one of its own, is linked again, and joins again; and then back.
+/// Requests to the federated Service do not fail. Those to mirrors, which only `east` serves, fail until it is linked again.
 pub(super) async fn moved(place: &Arc<Place>) -> anyhow::Result<Row> {
     let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common, Posture::Open)).await?;
+    let there = Box::pin(move_east(&mut rig, Trust::Own)).await?;
+    let back = Box::pin(move_east(&mut rig, Trust::Common)).await?;
+    let told = format!("there: {}; back: {}", there.measured, back.measured);
+    Ok(there.and(&back).with(told))
+}
+
+async fn move_east(rig: &mut Rig, trust: Trust) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     let federated = format!("{NAMESPACE}/{FEDERATED}");
     rig.west.linkerd_mc(&["drain", "east"])?;
     let own = rig.expected_unlinked();
     rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
 
-    rig.east.move_to(&rig.root, Trust::Own).await?;
+    rig.east.move_to(&rig.root, trust).await?;
     rig.east.install().await?;
     let mut old = Vec::new();
     for _ in 0..rig.east_pods.len() {

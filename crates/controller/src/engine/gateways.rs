@@ -145,8 +145,9 @@ impl Engine {
         let Ok(target) = entry.target else { return };
         let wanted = target.api_gateway.as_ref().filter(|_| in_charge);
         let wanted = wanted.map(|way| &way.gateway);
-        let before = state.api_gateway.as_ref().map(|watch| &watch.gateway);
-        if before == wanted {
+        let watched = state.api_gateway.as_ref();
+        let before = watched.map(|watch| &watch.gateway);
+        if before == wanted && watched.is_none_or(|watch| watch.cluster == target.cluster) {
             return;
         }
         let keeps = before.zip(wanted);
