@@ -1,6 +1,6 @@
 //! Linkerd's injector, for the Pods that `verify` creates. The rig's own Pods are injected by `linkerd inject`.
 
-use std::{fs, path::Path};
+use std::{fs, path::PathBuf};
 
 use anyhow::Context as _;
 use control_plane::eventually;
@@ -17,7 +17,7 @@ use super::{
     wait::{self, SOON},
 };
 
-/// Where the injector looks for its certificate and for Linkerd's configuration. Only this run sees these files.
+/// Where an injector looks for its certificate and for Linkerd's configuration. Each one has a folder of its own there.
 const FILES: &str = "/var/run/linkerd";
 const PORT: u16 = 8443;
 
@@ -29,22 +29,9 @@ pub(super) struct Injectors {
 impl Injectors {
     /// Starts an injector in each cluster, and waits until the API servers ask them.
     pub(super) async fn start(rig: &Rig) -> anyhow::Result<Self> {
-        let names = [&rig.west, &rig.east].map(|cluster| cluster.network.gateway().to_string());
-        let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)?;
-        let configs: Api<ConfigMap> = Api::namespaced(rig.west.plane.client(), "linkerd");
-        let config = configs.get("linkerd-config").await?.data;
-        let values = config.and_then(|mut data| data.remove("values"));
-        let write = |file: &str, content: &str| {
-            let path = Path::new(FILES).join(file);
-            fs::create_dir_all(path.parent().unwrap_or_else(|| Path::new(FILES)))?;
-            fs::write(path, content)
-        };
-        write("tls/tls.crt", &cert.pem())?;
-        write("tls/tls.key", &signing_key.serialize_pem())?;
-        write("config/values", &values.context("no values of Linkerd")?)?;
         let mut processes = Vec::new();
         for cluster in [&rig.west, &rig.east] {
-            processes.push(start(cluster, &cert.pem()).await?);
+            processes.push(start(cluster).await?);
         }
         Ok(Self {
             _processes: processes,
@@ -52,7 +39,27 @@ impl Injectors {
     }
 }
 
-async fn start(cluster: &Cluster, certificate: &str) -> anyhow::Result<Process> {
+/// Writes what an injector reads, and returns the folder and the certificate.
+async fn write_files(cluster: &Cluster) -> anyhow::Result<(PathBuf, String)> {
+    let address = cluster.network.gateway().to_string();
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed([address])?;
+    let configs: Api<ConfigMap> = Api::namespaced(cluster.plane.client(), "linkerd");
+    let config = configs.get("linkerd-config").await?.data;
+    let values = config.and_then(|mut data| data.remove("values"));
+    let folder = cluster.plane.folder().join("injector");
+    let write = |file: &str, content: &str| {
+        let path = folder.join(file);
+        fs::create_dir_all(path.parent().unwrap_or(&folder))?;
+        fs::write(path, content)
+    };
+    write("tls/tls.crt", &cert.pem())?;
+    write("tls/tls.key", &signing_key.serialize_pem())?;
+    write("config/values", &values.context("no values of Linkerd")?)?;
+    Ok((folder, cert.pem()))
+}
+
+async fn start(cluster: &Cluster) -> anyhow::Result<Process> {
+    let (folder, certificate) = write_files(cluster).await?;
     let at = cluster.network.gateway();
     let arguments = [
         "proxy-injector",
@@ -62,10 +69,13 @@ async fn start(cluster: &Cluster, certificate: &str) -> anyhow::Result<Process> 
     ];
     let log = format!("{}-injector.log", cluster.name());
     let program = cluster.place.programs.join("controller");
-    let mut process = Program::new(&program, &arguments, cluster.place.logs.join(log)).start()?;
+    fs::create_dir_all(FILES)?;
+    let program = Program::new(&program, &arguments, cluster.place.logs.join(log));
+    let program = program.with_folder(&folder, FILES);
+    let mut process = program.start()?;
     wait::listens((at, PORT).into(), &mut process).await?;
     cluster
-        .apply(&webhook(&format!("https://{at}:{PORT}/"), certificate))
+        .apply(&webhook(&format!("https://{at}:{PORT}/"), &certificate))
         .await?;
     let pods: Api<Pod> = Api::namespaced(cluster.plane.client(), NAMESPACE);
     let dry = PostParams {

@@ -83,18 +83,16 @@ impl Linkerd {
         ] {
             fs::write(folder.join(file), text)?;
         }
-        let folder = folder.display().to_string();
         let mut other = self.identity.program();
         for argument in &mut other.arguments {
             if argument.starts_with("-issuer=") {
-                *argument = format!("-issuer={folder}");
+                *argument = format!("-issuer={}", folder.display());
             }
         }
         // It reads its roots from a fixed folder.
-        let script = format!("mount --bind {folder} {TRUST_ROOTS} && exec \"$@\"");
-        let own = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+        let other = other.with_folder(folder, TRUST_ROOTS);
         self.identity.kill();
-        self.other_identity = Some(other.through(&own).start()?);
+        self.other_identity = Some(other.start()?);
         self.identity_listens().await
     }
 

@@ -73,6 +73,16 @@ impl Program {
         self
     }
 
+    /// The same, but it sees this folder in place of another one.
+    pub(crate) fn with_folder(self, folder: &Path, instead_of: &str) -> Self {
+        let script = format!(
+            "mount --bind {} {instead_of} && exec \"$@\"",
+            folder.display()
+        );
+        let own = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+        self.through(&own)
+    }
+
     /// The same, with this environment variable.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
