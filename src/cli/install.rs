@@ -41,6 +41,9 @@ Examples:
   linkerd-mc install --ha --print-values > values.yaml
   linkerd-mc install --values values.yaml | kubectl apply -f -
 
+  # List the images to copy into a registry of a cluster without the internet
+  linkerd-mc install --registry registry.example.com --images
+
   # Render without a cluster, as one JSON object per line
   linkerd-mc install --ignore-cluster -o json
 
@@ -108,7 +111,7 @@ pub struct Install {
     /// Run several replicas of each component, spread over nodes and zones if possible
     #[arg(long)]
     ha: bool,
-    /// Registry of the controller image; replaces the one in controller.image.name
+    /// Registry of all images; replaces the one in controller.image.name and in gateway.pauseImage
     #[arg(
         long,
         value_name = "REGISTRY",
@@ -126,6 +129,9 @@ pub struct Install {
     /// Print all values with comments, as set by the other flags, instead of the manifests
     #[arg(long, conflicts_with = "format")]
     print_values: bool,
+    /// Print the images that the manifests name, one a line, instead of the manifests
+    #[arg(long, conflicts_with_all = ["format", "print_values"])]
+    images: bool,
     #[command(flatten)]
     output: ManifestOutput,
     #[command(flatten)]
@@ -186,6 +192,11 @@ pub fn run(global: &Global, args: &Install, given: &ArgMatches) -> anyhow::Resul
         output::warnings(&warnings);
         return output::data(&values.documented()?);
     }
+    if args.images {
+        let (values, warnings) = merged(&linkerd, &args, &given, None)?;
+        output::warnings(&warnings);
+        return output::data(&(values.images().join("\n") + "\n"));
+    }
     let asked = InstallFacts::of(&access, &linkerd, args.wait);
     let facts = (!args.ignore_cluster)
         .then(|| block_on(asked))
@@ -213,7 +224,7 @@ impl InstallPlace {
         let cluster = loaded.cluster(name)?;
         let own = loaded.access(&global.access(), cluster);
         Ok(Self {
-            access: if args.ignore_cluster || args.print_values {
+            access: if args.ignore_cluster || args.print_values || args.images {
                 own
             } else {
                 named(&own, name)?

@@ -186,16 +186,20 @@ fn chart_takes_the_values_of_the_gitops_examples() {
 
 #[test]
 #[ignore = "long: just test-all"]
-fn chart_has_no_policies_where_the_api_server_does_not_know_them() {
+fn chart_passes_helms_strict_lint_and_refuses_old_clusters() {
     let helm = Helm::locate().unwrap();
-    let policies = |version: &str| {
-        let found = rendered(&helm, &[format!("--kube-version={version}")]).unwrap();
-        found
-            .keys()
-            .filter(|(kind, _)| kind == "ValidatingAdmissionPolicy")
-            .count()
-    };
-    assert_eq!((policies("1.29.9"), policies("1.30.0")), (0, 8));
+    let ha = format!("--values={CHART}/values-ha.yaml");
+    let openshift = "--set=gateway.UID=,gateway.GID=,controller.UID=,controller.GID=".to_owned();
+    for args in [vec![], vec![ha], vec![openshift]] {
+        let fixed = ["lint", CHART, "--strict", "--namespace", NAMESPACE].map(str::to_owned);
+        helm.run(&[&fixed[..], &args].concat()).unwrap();
+    }
+    let with = |version: &str| rendered(&helm, &[format!("--kube-version={version}")]);
+    let policies = with("1.30.0").unwrap().into_keys();
+    let policies = policies.filter(|(kind, _)| kind == "ValidatingAdmissionPolicy");
+    assert_eq!(policies.count(), 8);
+    let error = format!("{:#}", with("1.29.9").unwrap_err());
+    assert!(error.contains("1.30.0"), "{error}");
 }
 
 #[test]

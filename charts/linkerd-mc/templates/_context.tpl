@@ -52,6 +52,14 @@ obsolete keys. As JSON.
 {{- if kindIs "string" $seconds }}
   {{- $_ := set $values.gateway "terminationGracePeriodSeconds" (atoi (default "0" $seconds)) }}
 {{- end }}
+{{- range $group := list $values.gateway $values.controller }}
+  {{- range $key := list "UID" "GID" }}
+    {{- $id := index $group $key }}
+    {{- if kindIs "string" $id }}
+      {{- $_ := set $group $key (atoi (default "0" $id)) }}
+    {{- end }}
+  {{- end }}
+{{- end }}
 {{- toJson (dict "values" $values "warnings" $warnings) }}
 {{- end }}
 
@@ -165,9 +173,7 @@ obsolete keys. As JSON.
   (include "linkerd-mc.identity" (list $values $name $namespace))
   (include "linkerd-mc.identity" (list $values "linkerd-destination" $values.linkerdNamespace)))) }}
 
-{{- /* Older API servers do not support admission policies. There, only RBAC restricts the controller. */}}
-{{- $hasPolicies := semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version }}
-{{- $_ := set $ctx "hasAdmissionPolicy" (and $controller.admissionPolicy $hasPolicies) }}
+{{- $_ := set $ctx "hasAdmissionPolicy" $controller.admissionPolicy }}
 
 {{- if kindIs "invalid" $values.protectedNamespaces }}
   {{- $kubernetes := list "kube-system" "kube-public" "kube-node-lease" }}

@@ -6,6 +6,7 @@
 
 mod files;
 mod obsolete;
+mod readme;
 mod schema;
 mod templates;
 

@@ -51,12 +51,13 @@ const ADMISSION_POLICIES: [Template; 5] = [
 const NETWORK_POLICY: Template = template!("network-policy.yaml");
 const CONTROLLER_ACCESS: Template = template!("controller-access.yaml");
 const CONTROLLER: Template = template!("controller.yaml");
+const POD_MONITOR: Template = template!("pod-monitor.yaml");
 /// Templates of each gateway.
 pub const OF_EACH_GATEWAY: [Template; 2] = [GATEWAY, GATEWAY_SERVICE];
 /// Other templates of the Helm chart, each with the path of a condition in the context, if it has one: it renders nothing if
 /// that is false. The Namespace is not among them, because Helm needs it before it installs the chart.
 #[cfg(test)]
-pub const CHART_TEMPLATES: [(Template, Option<&str>); 13] = [
+pub const CHART_TEMPLATES: [(Template, Option<&str>); 14] = [
     (LINK_CRD, None),
     (GATEWAY_POLICY, Some("values.gateway.enabled")),
     (API_GATEWAY, Some("values.apiGateway.apiServerAddress")),
@@ -73,6 +74,7 @@ pub const CHART_TEMPLATES: [(Template, Option<&str>); 13] = [
         Some("values.controller.networkPolicy.enabled"),
     ),
     (CONTROLLER, None),
+    (POD_MONITOR, Some("values.podMonitor.enabled")),
 ];
 /// Parts of the Link CRD that are used more than once.
 pub const CRD_PARTS: [Template; 6] = [
@@ -182,6 +184,9 @@ fn objects(namespace: &str, values: &Values, with_policies: bool) -> anyhow::Res
         templates.push(NETWORK_POLICY);
     }
     templates.push(CONTROLLER);
+    if values.pod_monitor.enabled {
+        templates.push(POD_MONITOR);
+    }
     Ok(manifest.and(&render(&templates, &[], &context)?))
 }
 

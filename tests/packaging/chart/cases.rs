@@ -1,7 +1,7 @@
 //! Values for the chart: valid ones, as flags of `install`, and invalid ones.
 
 /// Values besides the variants of `install`: those of its unit tests, and those that Helm could parse differently.
-pub(super) const VALUES: [&[&str]; 17] = [
+pub(super) const VALUES: [&[&str]; 19] = [
     &[],
     &["--ha"],
     &["--set", "apiGateway.apiServerAddress=fd00:10:96::1"],
@@ -52,6 +52,23 @@ pub(super) const VALUES: [&[&str]; 17] = [
         "protectedNamespaces={a,b},linkerdNamespace=l5d,controller.takeOverFrom=old,enableNamespaceCreation=true",
     ],
     &["--set", "protectedNamespaces="],
+    // A cluster chooses the users; text is a number too.
+    &[
+        "--set",
+        "gateway.UID=,gateway.GID=,controller.UID=,apiGateway.apiServerAddress=10.96.0.1,podMonitor.enabled=true",
+        "--set-string",
+        "controller.GID=1000650000",
+    ],
+    &[
+        "--set",
+        "priorityClassName=mesh,controller.topologySpreadConstraints[0].maxSkew=1,podMonitor.scrapeInterval=1m",
+        "--set",
+        "controller.topologySpreadConstraints[0].topologyKey=a,gateway.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
+        "--set",
+        "gateway.topologySpreadConstraints[0].maxSkew=2,gateway.topologySpreadConstraints[0].topologyKey=b",
+        "--set",
+        "controller.topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+    ],
     &[
         "--set",
         "protectedNamespaces=null,federation.routes=true,federation.enabled=false",
@@ -71,7 +88,7 @@ pub(super) const VALUES: [&[&str]; 17] = [
 ];
 
 /// Values that the schema refuses, and a part of the message.
-pub(super) const BAD: [(&str, &str); 27] = [
+pub(super) const BAD: [(&str, &str); 29] = [
     (
         "remoteMirrorServiceAccountName=west\\, cluster-admin",
         "remoteMirrorServiceAccountName",
@@ -92,6 +109,8 @@ pub(super) const BAD: [(&str, &str); 27] = [
     ("gateway.probe.seconds=0", "seconds"),
     ("gateway.probe.path=ready", "path"),
     ("gateway.port=65536", "port"),
+    ("gateway.UID=0", "UID"),
+    ("controller.GID=root", "GID"),
     ("gateway.nodePort=a", "nodePort"),
     ("gateway.name=GW", "name"),
     ("gateway.serviceType=ExternalName", "serviceType"),

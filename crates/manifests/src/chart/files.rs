@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{obsolete, schema, templates};
+use super::{obsolete, readme, schema, templates};
 use crate::{
     install::{CHART_TEMPLATES, CRD_PARTS, OF_EACH_GATEWAY},
     render::Template,
@@ -22,6 +22,14 @@ const HA_HEADER: &str = "\
 # Generated from the code: run `just chart`.
 ";
 
+const CRDS: &str = "\
+- kind: Link
+  version: v1alpha3
+  name: links.multicluster.linkerd.io
+  displayName: Link
+  description: Names another cluster, and says how to reach it and what to mirror from it
+";
+
 /// Begins a block for each gateway, which is then in the context.
 const EACH_GATEWAY: &str = "\
 {{- range $gateway := $ctx.gateways }}
@@ -32,6 +40,7 @@ const EACH_GATEWAY: &str = "\
 pub fn all() -> BTreeMap<String, String> {
     let mut files = BTreeMap::from([
         ("Chart.yaml".to_owned(), chart()),
+        ("README.md".to_owned(), readme::text()),
         ("values.yaml".to_owned(), values()),
         ("values-ha.yaml".to_owned(), high_availability()),
         ("values.schema.json".to_owned(), schema::text()),
@@ -63,6 +72,16 @@ fn chart() -> String {
         "type": "application",
         "version": VERSION,
         "appVersion": VERSION,
+        // The oldest version that the tests run against.
+        "kubeVersion": ">=1.30.0-0",
+        "keywords": ["linkerd", "multicluster", "service-mesh", "failover"],
+        "maintainers": [{ "name": "The maintainers of linkerd-mc" }],
+        "annotations": {
+            "artifacthub.io/category": "networking",
+            "artifacthub.io/license": "Apache-2.0",
+            "artifacthub.io/operator": "false",
+            "artifacthub.io/crds": CRDS,
+        },
     });
     yaml::to_yaml(&chart).unwrap()
 }

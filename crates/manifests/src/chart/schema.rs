@@ -128,6 +128,7 @@ fn of_kind(kind: Kind) -> Value {
         Kind::OptionalNumber => json!({
             "anyOf": [number(0, u32::MAX), { "type": "null" }, text("[0-9]*")],
         }),
+        Kind::OptionalId => json!({ "anyOf": [number(1, u32::MAX), text("([1-9][0-9]*)?")] }),
         Kind::Port => number(1, u16::MAX.into()),
         Kind::OptionalPort => json!({ "anyOf": [number(0, u16::MAX.into()), { "type": "null" }] }),
         Kind::Text => json!({ "type": "string" }),

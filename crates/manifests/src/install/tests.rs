@@ -1,6 +1,7 @@
 //! Tests of the objects that values result in.
 
 mod gateways;
+mod pods;
 
 use std::collections::BTreeSet;
 
@@ -532,6 +533,11 @@ fn another_registry_keeps_the_name_of_the_image() {
         values.controller.image.name = before.into();
         values.use_registry("reg.example:5000/l5d/");
         assert_eq!(values.controller.image.name, after);
+        let images = values.images();
+        assert_eq!(images[0], format!("{after}:{VERSION}"));
+        assert_eq!(images[1..], ["reg.example:5000/l5d/pause:3.2"]);
+        values.gateway.enabled = false;
+        assert_eq!(values.images().len(), 1);
     }
 }
 

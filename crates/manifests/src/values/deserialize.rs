@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A list, or a comma-separated string, as for some values of Linkerd's chart. Empty items are ignored.
 pub fn text_or_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
@@ -46,6 +46,21 @@ pub fn number_or_empty<'de, D: Deserializer<'de>>(
         NumberOrText::Number(number) => Ok(Some(number)),
         NumberOrText::Text(text) if text.is_empty() => Ok(None),
         NumberOrText::Text(text) => text.parse().map(Some).map_err(serde::de::Error::custom),
+    }
+}
+
+/// A number, or empty text for none: null would be the default.
+#[expect(
+    clippy::ref_option,
+    reason = "serde calls it with a reference to the field"
+)]
+pub fn number_or_nothing<S: Serializer>(
+    number: &Option<u32>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => serializer.serialize_u32(*number),
+        None => serializer.serialize_str(""),
     }
 }
 

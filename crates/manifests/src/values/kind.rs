@@ -26,6 +26,8 @@ pub enum Kind {
     Range(u32, u32),
     /// A whole number, also as text; null or empty text for none.
     OptionalNumber,
+    /// A user or group other than root, also as text; empty text for none.
+    OptionalId,
     /// A port.
     Port,
     /// A port; null or 0 for none.
@@ -75,6 +77,7 @@ impl Kind {
             Self::Number(min) => format!("a whole number from {min}"),
             Self::Range(min, max) => format!("a whole number from {min} to {max}"),
             Self::OptionalNumber => "a whole number, or null".into(),
+            Self::OptionalId => "a whole number from 1, or empty text".into(),
             Self::Port => "a port from 1 to 65535".into(),
             Self::OptionalPort => "a port from 1 to 65535, or null".into(),
             Self::Text => "text".into(),
@@ -125,6 +128,12 @@ impl Kind {
             Self::OptionalNumber => good(
                 number.is_some_and(|n| n <= u32::MAX.into())
                     || text.is_some_and(|text| text.is_empty() || text.parse::<u32>().is_ok()),
+            ),
+            Self::OptionalId => good(
+                number.is_some_and(|n| (1..=u32::MAX.into()).contains(&n))
+                    || text.is_some_and(|text| {
+                        text.is_empty() || text.parse::<u32>().is_ok_and(|id| id > 0)
+                    }),
             ),
             Self::Port => good(number.is_some_and(|n| (1..=u16::MAX.into()).contains(&n))),
             Self::OptionalPort => good(number.is_some_and(|n| n <= u16::MAX.into())),
@@ -326,6 +335,13 @@ mod tests {
                 "gateway.terminationGracePeriodSeconds",
                 json!("30"),
                 json!("soon"),
+            ),
+            ("gateway.UID", json!(""), json!(0)),
+            ("controller.GID", json!("1000"), json!(null)),
+            (
+                "gateway.topologySpreadConstraints",
+                json!([{ "maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule" }]),
+                json!([{ "skew": 1 }]),
             ),
             (
                 "gateway.loadBalancerSourceRanges",

@@ -7,12 +7,16 @@
 
 use std::{collections::BTreeMap, num::NonZeroU16};
 
-use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, NodeAffinity, Toleration};
+use k8s_openapi::api::core::v1::{
+    EnvVar, LocalObjectReference, NodeAffinity, Toleration, TopologySpreadConstraint,
+};
 use mirror_core::api::{labels, link::LinkerdConfig};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    deserialize::{Resources, number_or_empty, text_or_list, text_or_list_or_null},
+    deserialize::{
+        Resources, number_or_empty, number_or_nothing, text_or_list, text_or_list_or_null,
+    },
     kind::{
         Entry, Kind,
         Shape::{Group, Value},
@@ -23,6 +27,10 @@ use super::{
 /// Version of this program, and of the image that it installs.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+const SPREAD: Kind = Kind::Kubernetes(
+    "a list of topology spread constraints",
+    fits::<Vec<TopologySpreadConstraint>>,
+);
 const TOLERATIONS: Kind = Kind::Kubernetes("a list of tolerations", fits::<Vec<Toleration>>);
 
 /// Defines a group of values: its type, the defaults, and its part of the schema. `prefix` begins the paths of its keys.
@@ -71,6 +79,7 @@ group! {
         gateway "gateway": GatewayValues = GatewayValues::default(), Group(GatewayValues::ENTRIES), "The gateway that other clusters send traffic to";
         api_gateway "apiGateway": ApiGatewayValues = ApiGatewayValues::default(), Group(ApiGatewayValues::ENTRIES), "The gateway through which controllers of other clusters reach the API server of this one";
         controller "controller": ControllerValues = ControllerValues::default(), Group(ControllerValues::ENTRIES), "The controller that mirrors Services from other clusters";
+        pod_monitor "podMonitor": PodMonitorValues = PodMonitorValues::default(), Group(PodMonitorValues::ENTRIES), "A PodMonitor for the controller's metrics, which needs the Prometheus Operator";
         federation "federation": FederationValues = FederationValues::default(), Group(FederationValues::ENTRIES), "Services of this cluster that join federated Services";
         remote_mirror_service_account "remoteMirrorServiceAccount": bool = true, Value(Kind::Bool), "Whether to create the ServiceAccounts that controllers of other clusters use";
         #[serde(deserialize_with = "text_or_list")]
@@ -85,6 +94,7 @@ group! {
         protected_namespaces "protectedNamespaces": Option<Vec<String>> = None, Value(Kind::Namespaces), "Namespaces in which nothing is mirrored or federated, whatever a Link allows; the extension's namespace is always protected";
         enable_pod_anti_affinity "enablePodAntiAffinity": bool = false, Value(Kind::Bool), "Whether replicas prefer different nodes and zones, with a PodDisruptionBudget; also set by --ha";
         node_affinity "nodeAffinity": Option<NodeAffinity> = None, Value(Kind::Kubernetes("a node affinity", fits::<NodeAffinity>)), "Node affinity of all pods";
+        priority_class_name "priorityClassName": String = String::new(), Value(Kind::Text), "Priority class of all pods";
         revision_history_limit "revisionHistoryLimit": u32 = 10, Value(Kind::Number(0)), "Number of old ReplicaSets to keep";
         common_labels "commonLabels": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Labels), "Labels of all objects except the Namespace and pods";
         pod_labels "podLabels": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::Labels), "Labels of all pods";
@@ -116,9 +126,12 @@ group! {
         termination_grace_period_seconds "terminationGracePeriodSeconds": Option<u32> = None, Value(Kind::OptionalNumber), "Grace period of its pods, in seconds";
         node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
         tolerations "tolerations": Vec<Toleration> = Vec::new(), Value(TOLERATIONS), "Tolerations of its pods";
+        topology_spread_constraints "topologySpreadConstraints": Vec<TopologySpreadConstraint> = Vec::new(), Value(SPREAD), "How its pods are spread over nodes and zones";
         pause_image "pauseImage": String = "registry.k8s.io/pause:3.2".to_owned(), Value(Kind::Word), "Image of the idle container next to its proxy";
-        uid "UID": u32 = 2103, Value(Kind::Number(1)), "User of that container";
-        gid "GID": u32 = 2103, Value(Kind::Number(1)), "Group of that container";
+        #[serde(deserialize_with = "number_or_empty", serialize_with = "number_or_nothing")]
+        uid "UID": Option<u32> = Some(2103), Value(Kind::OptionalId), "User of that container; empty to leave it to the cluster, as OpenShift needs";
+        #[serde(deserialize_with = "number_or_empty", serialize_with = "number_or_nothing")]
+        gid "GID": Option<u32> = Some(2103), Value(Kind::OptionalId), "Group of that container; empty to leave it to the cluster";
     }
 }
 
@@ -172,8 +185,11 @@ group! {
         node_selector "nodeSelector": BTreeMap<String, String> = BTreeMap::new(), Value(Kind::NodeLabels), "Nodes for its pods";
         tolerations "tolerations": Vec<Toleration> = Vec::new(), Value(TOLERATIONS), "Tolerations of its pods";
         additional_env "additionalEnv": Vec<EnvVar> = Vec::new(), Value(Kind::Kubernetes("a list of environment variables", fits::<Vec<EnvVar>>)), "Environment variables of its container";
-        uid "UID": u32 = 2103, Value(Kind::Number(1)), "User of its container";
-        gid "GID": u32 = 2103, Value(Kind::Number(1)), "Group of its container";
+        topology_spread_constraints "topologySpreadConstraints": Vec<TopologySpreadConstraint> = Vec::new(), Value(SPREAD), "How its pods are spread over nodes and zones";
+        #[serde(deserialize_with = "number_or_empty", serialize_with = "number_or_nothing")]
+        uid "UID": Option<u32> = Some(2103), Value(Kind::OptionalId), "User of its container; empty to leave it to the cluster, as OpenShift needs";
+        #[serde(deserialize_with = "number_or_empty", serialize_with = "number_or_nothing")]
+        gid "GID": Option<u32> = Some(2103), Value(Kind::OptionalId), "Group of its container; empty to leave it to the cluster";
     }
 }
 
@@ -195,6 +211,14 @@ group! {
         egress_ports "egressPorts": Vec<NonZeroU16> = [443, 6443, 4191].into_iter().filter_map(NonZeroU16::new).collect(), Value(Kind::Kubernetes("a list of ports", fits::<Vec<NonZeroU16>>)), "TCP ports of API servers and of gateways' probes";
         #[serde(deserialize_with = "text_or_list")]
         egress_networks "egressNetworks": Vec<String> = Vec::new(), Value(Kind::TextOrList), "Networks of these API servers and gateways, such as 192.0.2.0/24; empty for any";
+    }
+}
+
+group! {
+    /// A PodMonitor of the Prometheus Operator.
+    PodMonitorValues, prefix "podMonitor." {
+        enabled "enabled": bool = false, Value(Kind::Bool), "Whether to install it";
+        scrape_interval "scrapeInterval": String = "30s".to_owned(), Value(Kind::Duration), "Interval of scrapes";
     }
 }
 
@@ -266,10 +290,24 @@ impl Values {
         self.enable_pod_anti_affinity = true;
     }
 
-    /// Replaces the registry of the image: everything before the last slash.
+    /// Replaces the registry of all images: everything before the last slash.
     pub fn use_registry(&mut self, registry: &str) {
-        let image = &mut self.controller.image.name;
-        let name = image.rsplit('/').next().unwrap_or_default();
-        *image = format!("{}/{name}", registry.trim_end_matches('/'));
+        for image in [
+            &mut self.controller.image.name,
+            &mut self.gateway.pause_image,
+        ] {
+            let name = image.rsplit('/').next().unwrap_or_default();
+            *image = format!("{}/{name}", registry.trim_end_matches('/'));
+        }
+    }
+
+    /// All images that the objects name.
+    pub fn images(&self) -> Vec<String> {
+        let image = &self.controller.image;
+        let mut images = vec![format!("{}:{}", image.name, image.version)];
+        if self.gateway.enabled || self.api_gateway.is_installed() {
+            images.push(self.gateway.pause_image.clone());
+        }
+        images
     }
 }

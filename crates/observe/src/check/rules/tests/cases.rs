@@ -243,6 +243,9 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy:edge-26.7.1".into(), Some(Level::Warning), "is edge-26.7.1, but the control plane's is edge-26.8.1"),
     ("multicluster extension proxies are up-to-date", |f| pod(f).proxy.as_mut().unwrap().image = "registry.example/proxy@sha256:00".into(), None, ""),
     ("multicluster extension proxies are up-to-date", |f| f.cluster.config.as_mut().unwrap().rest.insert("proxy".into(), json!({"image": {"version": "custom"}})).map_or((), drop), Some(Level::Warning), "the control plane's is custom"),
+    ("multicluster extension proxies are up-to-date", |f| versions(f, "enterprise-2.20.2", "enterprise-2.20.2"), None, ""),
+    ("multicluster extension proxies are up-to-date", |f| versions(f, "enterprise-2.20.2", "enterprise-2.20.1"), Some(Level::Warning), "is enterprise-2.20.1, but the control plane's is enterprise-2.20.2"),
+    ("multicluster extension proxies are up-to-date", |f| versions(f, "stable-2.14.10", "stable-2.14.10"), None, ""),
 ];
 
 /// The proxy of one Pod could not be read.
@@ -385,4 +388,15 @@ pub fn forward(snapshot: &mut FullSnapshot, should: Option<&str>, suffixes: &str
     ours(snapshot).export_gateway = should.map(str::to_owned);
     let proxy = pod(snapshot).proxy.as_mut().unwrap();
     proxy.forwards_to = Some(GatewaySuffixes::of_variable(suffixes));
+}
+
+/// Linkerd has this version, and all proxies have that one.
+pub fn versions(snapshot: &mut FullSnapshot, linkerd: &str, proxies: &str) {
+    let config = snapshot.cluster.config.as_mut().unwrap();
+    config.rest.insert("linkerdVersion".into(), json!(linkerd));
+    for pod in snapshot.pods.as_mut().unwrap() {
+        if let Some(proxy) = &mut pod.proxy {
+            proxy.image = format!("registry.example/proxy:{proxies}");
+        }
+    }
 }
