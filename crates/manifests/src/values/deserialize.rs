@@ -52,6 +52,7 @@ pub fn number_or_empty<'de, D: Deserializer<'de>>(
 /// A number, or empty text for none: null would be the default.
 #[expect(
     clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
     reason = "serde calls it with a reference to the field"
 )]
 pub fn number_or_nothing<S: Serializer>(

@@ -1,4 +1,4 @@
-//! Pods: their images, users, priority and spread, and what OpenShift permits.
+//! Pods: their images, users, priority and spread, and what the SCC `restricted-v2` permits.
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use serde_json::json;
@@ -33,7 +33,7 @@ fn pods(manifest: &Manifest) -> Vec<Value> {
     specs.cloned().collect()
 }
 
-/// What OpenShift's restricted-v2 refuses in a Pod: the rules of that SCC, for what our Pods have. Proxies come later, from
+/// What the SCC `restricted-v2` refuses in a Pod: the rules of that SCC, for what our Pods have. Proxies come later, from
 /// Linkerd.
 fn refused_by_restricted_v2(pod: &Value) -> Vec<String> {
     let mut refused = Vec::new();
