@@ -67,6 +67,10 @@ reference:
 dashboard:
     LINKERD_MC_DRAW=1 cargo test --test docs dashboard
 
+# Draw docs/pictures/page*.webp: the page of `dashboard`, in Chromium
+page:
+    LINKERD_MC_DRAW=1 cargo test --package linkerd-mc-dashboard --lib pictures
+
 # Build the documents as a site in target/site, and test the program that builds it
 site:
     cargo test --locked --quiet --manifest-path site/Cargo.toml --target-dir target/mdbook

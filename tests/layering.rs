@@ -31,7 +31,7 @@ use rules::{MAX_LINES, breaches, foreign_tests, left_out, unexplained, unused, u
 use source::{Source, modules_of};
 
 /// Folders with sources, and in each package the files that a target begins with.
-const PACKAGES: [(&str, &[&str]); 6] = [
+const PACKAGES: [(&str, &[&str]); 7] = [
     (
         "",
         &[
@@ -58,6 +58,7 @@ const PACKAGES: [(&str, &[&str]); 6] = [
         "tests/programs",
         &["src/lib.rs", "src/main.rs", "examples/*.rs"],
     ),
+    ("tests/browser", &["src/lib.rs"]),
     ("tests/requirements", &["src/lib.rs"]),
     ("packaging/image", &["src/lib.rs", "src/main.rs"]),
 ];

@@ -55,7 +55,8 @@
   const ages = (within) => {
     for (const time of within.querySelectorAll('time')) {
       const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
-      const text = seconds < 0 ? `in ${age(-seconds)}` : `${age(seconds)} ago`;
+      const text = 'span' in time.dataset ? `for ${age(seconds)}`
+        : seconds < 0 ? `in ${age(-seconds)}` : `${age(seconds)} ago`;
       if (time.textContent !== text) time.textContent = text;
       if (!time.title) time.title = time.dateTime;
     }

@@ -88,6 +88,8 @@ impl PageFacts {
     pub fn absent(&self, none: &'static str) -> &'static str {
         if self.is_silent() {
             "No cluster could be read."
+        } else if !self.unseen.is_empty() {
+            "None in what could be read."
         } else {
             none
         }

@@ -37,7 +37,8 @@ fn node(name: &str, reachable: Option<bool>) -> ClusterNode {
         flags: ClusterFlags::of_context(name),
         reachable,
         error: (reachable == Some(false)).then(|| "no answer within 10 s".to_owned()),
-        trust_anchors: None,
+        trust_anchors: (reachable == Some(true))
+            .then(|| vec!["CN=root.linkerd.cluster.local, until 2027-03-01".to_owned()]),
     }
 }
 
@@ -56,6 +57,7 @@ fn edge(source: &str, target: &str, latency: i64) -> Edge {
             ready: Some(true),
             connected: Some(true),
             credentials_valid: Some(true),
+            credentials_expire: Some(now() + SignedDuration::from_hours(24 * (20 + 9 * latency))),
             mirrored: 12,
             federated: 2,
             gateway: Some(GatewaySummary {
@@ -146,7 +148,8 @@ pub fn few() -> PageFacts {
              its Pods and the firewall",
         )
         .of("west → north")
-        .since(Some(ago(4))),
+        .since(Some(ago(4)))
+        .fixed_by(&flags.mc("diagnose {}/{}", &["shop", "auth-north"])),
         Finding::warning(
             "prefers local,east; failed over to east: local became unavailable at 2026-01-01 00:24:00 UTC",
         )
@@ -246,6 +249,50 @@ pub fn unanswered() -> PageFacts {
     let check = ClusterFlags::of_context("east").mc("check", &[]);
     facts.problems.insert(0, unread.fixed_by(&check));
     facts.unseen = vec!["requests of north: you may not list Pods".to_owned()];
+    facts
+}
+
+/// No cluster answers, nor ever has.
+pub fn silent() -> PageFacts {
+    let clusters = ["west", "east", "north"].map(|name| node(name, Some(false)));
+    let problems = clusters.iter().map(|node| {
+        let unread = Finding::from("cannot list Links: no answer within 10 s").of(&node.name);
+        unread.fixed_by(&node.flags.mc("check", &[]))
+    });
+    PageFacts {
+        problems: problems.collect(),
+        unanswered: clusters
+            .iter()
+            .map(|node| (node.name.clone(), None))
+            .collect(),
+        services: Vec::new(),
+        timeline: Timeline::default(),
+        controllers: Vec::new(),
+        states: Vec::new(),
+        topology: Topology {
+            clusters: clusters.into(),
+            ..Topology::default()
+        },
+        traffic: crate::facts::Traffic::default(),
+        ..few()
+    }
+}
+
+/// All clusters answer, and the user may read Links alone.
+pub fn forbidden() -> PageFacts {
+    let mut facts = few();
+    facts.services.clear();
+    facts.traffic = crate::facts::Traffic::default();
+    facts.unseen = vec!["you may not list Services in west".to_owned()];
+    facts.traffic.unseen = vec!["requests of west: you may not list Pods".to_owned()];
+    facts.timeline = Timeline {
+        happened: Vec::new(),
+        unseen: vec!["you may not list Events in west".to_owned()],
+    };
+    for controller in &mut facts.controllers {
+        controller.version = None;
+        controller.error = Some("you may not list Deployments".to_owned());
+    }
     facts
 }
 

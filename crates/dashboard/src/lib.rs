@@ -12,5 +12,7 @@ pub mod facts;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 pub mod hub;
+#[cfg(test)]
+mod in_browser;
 pub mod page;
 pub mod server;

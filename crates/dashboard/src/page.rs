@@ -56,10 +56,11 @@ macro_rules! templates {
     };
 }
 
-const TEMPLATES: [(&str, &str); 18] = templates![
+const TEMPLATES: [(&str, &str); 19] = templates![
     "page",
     "now",
     "time",
+    "span",
     "command",
     "twin",
     "loading",

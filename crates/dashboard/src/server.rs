@@ -272,4 +272,4 @@ fn with_kind(status: StatusCode, kind: &'static str, body: Body) -> Response<Bod
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

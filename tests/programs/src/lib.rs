@@ -1,12 +1,13 @@
 //! Programs that tests and the playground run, built once with Go and kept: those of a control plane ([`Assets`]) and
-//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way. [`gitops_crds`] and
-//! [`gateway_api_crds`] only download files.
+//! [`helm`]. Whatever else tests build with Go, [`go`] builds in the same way. [`gitops_crds`],
+//! [`gateway_api_crds`] and [`axe()`] only download files.
 //!
 //! This crate has next to no dependencies, so that it is compiled in seconds: Go's build, which takes minutes, can run
 //! while Rust compiles everything else. Its program makes all builds; `.ci/run` starts it first. Its example is what
 //! `cargo run --example playground` starts.
 
 mod assets;
+mod axe;
 mod crds;
 pub mod go;
 mod helm;
@@ -17,6 +18,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 pub use assets::Assets;
+pub use axe::axe;
 pub use crds::{gateway_api_crds, gitops_crds};
 pub use helm::helm;
 

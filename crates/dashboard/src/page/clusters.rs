@@ -1,18 +1,26 @@
 //! The table of clusters, and the versions. Pure.
 
-use observe::clusters::topology::ClusterNode;
+use std::collections::BTreeMap;
+
+use hints::prose::counted;
+use mirror_core::api::preference::LOCAL;
+use observe::clusters::{service_rows::ServiceRow, topology::ClusterNode};
 use serde_json::{Value, json};
 
-use super::shown::PageTone;
+use super::{federated::member, shown::PageTone};
 use crate::facts::PageFacts;
 
 /// Commands that say what a drain of a cluster would do.
 const DRAINS: usize = 8;
+/// Services that are named of those that have a cluster alone.
+const NAMED: usize = 3;
 
 /// The section.
 pub fn view(facts: &PageFacts) -> Value {
     let clusters = facts.topology.clusters.iter();
-    let clusters: Vec<Value> = clusters.map(|cluster| row(facts, cluster)).collect();
+    let alone = alone(facts);
+    let clusters = clusters.map(|cluster| row(facts, cluster, alone.get(cluster.name.as_str())));
+    let clusters: Vec<Value> = clusters.collect();
     json!({
         "twin": facts.flags.mc("version -o json", &[]).line(),
         "clusters": clusters,
@@ -20,7 +28,32 @@ pub fn view(facts: &PageFacts) -> Value {
     })
 }
 
-fn row(facts: &PageFacts, cluster: &ClusterNode) -> Value {
+/// The Services of other clusters that only this cluster can serve, by the cluster.
+fn alone(facts: &PageFacts) -> BTreeMap<&str, Vec<&ServiceRow>> {
+    let links = facts.topology.links.iter();
+    let targets: BTreeMap<(&str, &str), &str> = links
+        .map(|edge| {
+            let link = (edge.source.as_str(), edge.link.cluster.as_str());
+            (link, edge.target.as_str())
+        })
+        .collect();
+    let mut alone: BTreeMap<&str, Vec<&ServiceRow>> = BTreeMap::new();
+    for row in &facts.services {
+        let mut served = row.from.iter().map(|from| member(from).1);
+        let (Some(first), Some(_)) = (served.next(), &row.service) else {
+            continue;
+        };
+        if first != LOCAL
+            && served.all(|cluster| cluster == first)
+            && let Some(target) = targets.get(&(row.context.as_str(), first))
+        {
+            alone.entry(target).or_default().push(row);
+        }
+    }
+    alone
+}
+
+fn row(facts: &PageFacts, cluster: &ClusterNode, alone: Option<&Vec<&ServiceRow>>) -> Value {
     let name = &cluster.name;
     let links = || facts.topology.links.iter();
     let into: Vec<_> = links().filter(|edge| edge.target == *name).collect();
@@ -43,7 +76,21 @@ fn row(facts: &PageFacts, cluster: &ClusterNode) -> Value {
         let drain = flags.mc("drain {} --dry-run", &[&edge.link.cluster]);
         drain.line().to_owned()
     });
+    let alone = alone.map(Vec::as_slice).unwrap_or_default();
+    let such = alone.iter().take(NAMED).map(|row| {
+        let name = row.service.as_deref().unwrap_or_default();
+        format!("{}/{name} in {}", row.namespace, row.context)
+    });
+    let mut such: Vec<String> = such.collect();
+    if alone.len() > NAMED {
+        such.push("…".to_owned());
+    }
     json!({
+        "alone": (!alone.is_empty()).then(|| counted(alone.len(), "Service")),
+        "isOne": alone.len() == 1,
+        "isKnown": facts.unseen.is_empty() && facts.unanswered.is_empty(),
+        "such": such.join(", "),
+        "anchors": cluster.trust_anchors,
         "name": name,
         "state": state,
         "tone": tone,

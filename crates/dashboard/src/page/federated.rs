@@ -85,6 +85,7 @@ pub fn view(facts: &PageFacts) -> Value {
         "unseen": facts.traffic.unseen,
         "more": more,
         "mirrors": match mirrors.count() {
+            0 if all.is_empty() => String::new(),
             0 => facts.absent("There are no other mirrors.").to_owned(),
             count => format!("{}: find them by name above.", counted(count, "other mirror")),
         },

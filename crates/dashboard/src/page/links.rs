@@ -35,6 +35,7 @@ pub struct LinkRow {
     federated: i64,
     unhealthy: i64,
     credentials: &'static str,
+    expire: Option<Timestamp>,
     anchors: &'static str,
     change: Option<Timestamp>,
 }
@@ -44,8 +45,10 @@ pub fn view(facts: &PageFacts) -> Value {
     let mut rows: Vec<LinkRow> = rows(facts).collect();
     rows.extend(missing(facts));
     rows.sort_by(|a, b| (a.tone, &a.source, &a.target).cmp(&(b.tone, &b.source, &b.target)));
+    let ends = rows.iter().filter(|row| row.expire.is_some());
     json!({
         "twin": facts.flags.mc("status -o json", &[]).line(),
+        "first": ends.min_by_key(|row| row.expire),
         "rows": rows,
         "absent": facts.absent("No Links found."),
     })
@@ -77,6 +80,7 @@ fn row(facts: &PageFacts, edge: &Edge, state: LinkStanding, problem: Option<Stri
         federated: link.federated,
         unhealthy: link.unhealthy,
         credentials: said(link.credentials_valid, "valid", "not valid"),
+        expire: link.credentials_expire,
         anchors: said(edge.shares_trust_anchors, "the same", "different"),
         change: link.last_change,
     }
@@ -102,6 +106,7 @@ fn missing(facts: &PageFacts) -> impl Iterator<Item = LinkRow> {
         federated: 0,
         unhealthy: 0,
         credentials: "-",
+        expire: None,
         anchors: "-",
         change: None,
     })
@@ -114,7 +119,7 @@ fn gateway(link: &LinkSummary) -> String {
     match (gateway.alive, gateway.latency_ms) {
         (Some(true), Some(latency)) => format!("alive, {latency} ms"),
         (Some(true), None) => "alive".to_owned(),
-        (Some(false), _) => "dead since".to_owned(),
+        (Some(false), _) => "dead".to_owned(),
         (None, _) => "unknown".to_owned(),
     }
 }

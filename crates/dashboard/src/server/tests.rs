@@ -11,12 +11,12 @@ use crate::facts::PageFacts;
 /// Long enough for an answer on any machine.
 const SOON: Duration = Duration::from_secs(20);
 
-struct Running {
-    host: String,
-    path: String,
-    hub: Arc<Hub>,
+pub(crate) struct Running {
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) hub: Arc<Hub>,
     served: tokio::task::JoinHandle<()>,
-    _asked: tokio::sync::mpsc::Receiver<crate::hub::Question>,
+    pub(crate) asked: tokio::sync::mpsc::Receiver<crate::hub::Question>,
 }
 
 impl Drop for Running {
@@ -25,7 +25,7 @@ impl Drop for Running {
     }
 }
 
-async fn start() -> Running {
+pub(crate) async fn start() -> Running {
     let server = Server::bind(0).await.unwrap();
     let url = server.url();
     let (host, path) = url["http://".len()..].split_once('/').unwrap();
@@ -35,7 +35,7 @@ async fn start() -> Running {
         path: format!("/{path}"),
         hub: Arc::clone(&hub),
         served: tokio::spawn(server.serve(hub)),
-        _asked: asked,
+        asked,
     }
 }
 

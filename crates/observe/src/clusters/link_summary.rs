@@ -48,6 +48,8 @@ pub struct LinkSummary {
     pub api_server_through: ApiServerThrough,
     /// Whether the credentials are usable.
     pub credentials_valid: Option<bool>,
+    /// When they expire; `null` if they never do, or may not be read.
+    pub credentials_expire: Option<Timestamp>,
     /// The gateway; `null` when the Link has none.
     pub gateway: Option<GatewaySummary>,
     /// Number of Services that are mirrored.
@@ -223,6 +225,10 @@ impl LinkSummary {
                 ApiServerThrough::Direct
             },
             credentials_valid: holds(link, "CredentialsValid"),
+            credentials_expire: link
+                .credentials
+                .as_ref()
+                .and_then(|known| known.as_ref().ok()?.expiry),
             drained: link
                 .problem_condition(DRAINED)
                 .map(|(_, message)| message.to_owned()),

@@ -1,0 +1,84 @@
+//! What changes is seen without a reload, and costs nothing that stays.
+
+use std::time::Instant;
+
+use super::*;
+
+/// Changes of a busy day.
+const CHANGES: usize = 400;
+
+#[tokio::test]
+async fn a_change_is_seen_at_once_and_leaves_alone_what_somebody_uses() {
+    if !Browser::installed("changes are seen") {
+        return;
+    }
+    let mut page = opened(Some(fixtures::few())).await;
+    page.until("document.getElementById('state').textContent === 'live'")
+        .await;
+    page.value(
+        "window.kept = document.querySelector('#clusters details'); kept.open = true; \
+         kept.querySelector('button').focus(); window.focused = document.activeElement",
+    )
+    .await;
+    let shown = "document.getElementById('problems').textContent.includes('no answer within 10 s')";
+    assert_eq!(page.value(shown).await, false);
+    let start = Instant::now();
+    page.server.hub.show(fixtures::unanswered());
+    page.until(shown).await;
+    eprintln!("a change is seen after {} ms", start.elapsed().as_millis());
+    let kept = "kept.isConnected && kept.open && document.activeElement === focused && focused.localName === 'button'";
+    assert_eq!(page.value(kept).await, true);
+    // Two minutes later, nothing was read.
+    page.value("window.later = 120000").await;
+    page.until("document.getElementById('state').textContent.startsWith('old: 2m')")
+        .await;
+    assert_eq!(page.value("document.body.className").await, "old");
+    page.is_content();
+}
+
+#[tokio::test]
+async fn a_tab_that_is_left_open_does_not_grow() {
+    if !Browser::installed("an open tab does not grow") {
+        return;
+    }
+    let mut page = opened(Some(fixtures::few())).await;
+    let mut held = Vec::new();
+    for round in 0..=2 {
+        for change in 0..=CHANGES / 2 {
+            // Ends as it began.
+            let facts = match change % 2 {
+                0 => fixtures::few(),
+                _ => fixtures::unanswered(),
+            };
+            page.show(facts, round * CHANGES + change).await;
+        }
+        let none = || serde_json::json!({});
+        page.tab.complaints("");
+        page.tab
+            .call("HeapProfiler.collectGarbage", none())
+            .await
+            .unwrap();
+        let nodes = page
+            .tab
+            .call("Memory.getDOMCounters", none())
+            .await
+            .unwrap();
+        let heap = page.tab.call("Runtime.getHeapUsage", none()).await.unwrap();
+        let count = |of: &Value, key: &str| of[key].as_f64().unwrap();
+        held.push([
+            count(&nodes, "nodes"),
+            count(&nodes, "jsEventListeners"),
+            count(&heap, "usedSize"),
+        ]);
+    }
+    eprintln!(
+        "nodes, listeners, bytes after each {} changes: {held:?}",
+        CHANGES / 2
+    );
+    // The first round warms up.
+    let [_, [nodes, listeners, bytes], last] = held[..] else {
+        unreachable!("three rounds")
+    };
+    assert!(last[0] <= nodes && last[1] <= listeners, "{held:?}");
+    assert!(last[2] < bytes * 1.05, "{held:?}");
+}
