@@ -46,10 +46,7 @@ async fn keyboard_alone_reaches_all_copies_commands_and_finds_services() {
     page.until(&format!("{button}.textContent === 'Copied'"))
         .await;
     let copied = page.value("navigator.clipboard.readText()").await;
-    assert_eq!(
-        copied,
-        "linkerd-mc --context west diagnose shop/web-federated"
-    );
+    assert_eq!(copied, "linkerd-mc --context west diagnose shop/auth-north");
 
     page.tab.press("/").await.unwrap();
     page.until("document.activeElement.id === 'q'").await;
