@@ -82,3 +82,30 @@ async fn a_tab_that_is_left_open_does_not_grow() {
     assert!(last[0] <= nodes && last[1] <= listeners, "{held:?}");
     assert!(last[2] < bytes * 1.05, "{held:?}");
 }
+
+#[tokio::test]
+async fn the_page_is_there_at_once() {
+    if !Browser::installed("the first paint is measured") {
+        return;
+    }
+    for (clusters, mirrors) in [(3, 1_000), (50, 10_000)] {
+        let mut page = opened(Some(fixtures::many(clusters, mirrors))).await;
+        let url = page.url();
+        let mut paints = Vec::new();
+        for _ in 0..5 {
+            page.tab.open(&url).await.unwrap();
+            page.until("performance.getEntriesByName('first-contentful-paint').length")
+                .await;
+            let paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime";
+            paints.push(page.value(paint).await.as_f64().unwrap());
+        }
+        paints.sort_by(f64::total_cmp);
+        let bytes = page.value("performance.getEntriesByType('navigation')[0].transferSize");
+        let bytes = bytes.await;
+        eprintln!(
+            "{clusters} clusters, {mirrors} mirrors: {bytes} bytes, painted after {paints:.0?} ms"
+        );
+        // On a machine that does nothing else it is a tenth of this.
+        assert!(paints[0] < 1_000.0, "{paints:?}");
+    }
+}
