@@ -111,6 +111,8 @@ mod log_injection;
 mod rbac;
 // How many requests commands send, with many Links and mirrors.
 mod requests;
+// The page of `dashboard` in a browser.
+mod dashboard;
 // The roles in the documents for people who only look.
 mod viewers;
 // No log, status, Event, metric or output has credentials.
