@@ -81,6 +81,6 @@ fn the_first_screen_of_the_readme_shows_how_the_program_is_used() {
     let count = |begin: &str| screen.iter().filter(|line| line.starts_with(begin)).count();
     let version = format!("**Version {}, ", env!("CARGO_PKG_VERSION"));
     assert_eq!(count(&version), 1, "{version}");
-    assert_eq!(count("!["), 1, "pictures");
+    assert_ne!(count("!["), 0, "no picture");
     assert_eq!(count("```"), 2, "a block of commands");
 }
