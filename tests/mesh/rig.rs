@@ -84,6 +84,7 @@ pub(crate) struct Rig {
     pub(crate) east: Cluster,
     /// The root certificate that proxies of all clusters trust.
     pub(crate) root: Root,
+    posture: Posture,
     /// Keeps the list of what the gateway of `east` forwards to, if that is limited.
     limiter: Option<Controller>,
 }
@@ -152,6 +153,7 @@ impl Rig {
             west,
             east,
             root,
+            posture,
             limiter,
         };
         rig.link().await?;
@@ -257,7 +259,15 @@ impl Rig {
 
     /// Whether clusters join a federated Service only while it has a local member. The strict profile says so.
     pub(crate) fn joins_local_members_only(&self) -> bool {
-        self.limiter.is_some()
+        self.posture == Posture::Strict
+    }
+
+    /// Starts the controller of `east` again that a full mesh has replaced by its own.
+    async fn limit_again(&mut self) -> anyhow::Result<()> {
+        if self.posture == Posture::Strict {
+            self.limiter = Some(Controller::start(&mut self.east, controller::OURS).await?);
+        }
+        Ok(())
     }
 
     /// What `link-gen` prints for `east`.

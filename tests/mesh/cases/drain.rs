@@ -63,7 +63,8 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     }
 
     // A second drain sets a new end.
-    rig.west.linkerd_mc(&[&DRAIN[..], &["--duration=1m"]].concat())?;
+    rig.west
+        .linkerd_mc(&[&DRAIN[..], &["--duration=1m"]].concat())?;
     let began = Instant::now();
     rig.source
         .oracle

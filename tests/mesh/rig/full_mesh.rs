@@ -51,6 +51,7 @@ type Mirror = (String, BTreeSet<SocketAddr>);
 impl FullMesh {
     /// Starts what the clusters lack. `west` is linked to `east`, and nothing else is linked.
     pub(crate) async fn start(rig: &mut Rig) -> anyhow::Result<Self> {
+        rig.limiter = None; // the one below keeps the list
         let mut third = Third::start(rig).await?;
         for cluster in [&rig.west, &third.cluster] {
             cluster.apply(&workloads::gated().to_string()).await?;
@@ -175,7 +176,8 @@ impl FullMesh {
 
     /// Removes what full meshes have left in `west` and `east`, where they have not ended as they should. What a fleet has
     /// made is deleted at once.
-    pub(crate) async fn forget(rig: &Rig) -> anyhow::Result<()> {
+    pub(crate) async fn forget(rig: &mut Rig) -> anyhow::Result<()> {
+        rig.limiter = None;
         rig.west.name_gateway(GATEWAY, None).await?;
         let force = ["--ignore-not-found", "--force"];
         let of_east = format!("services,endpointslices -n {NAMESPACE} -l {MIRRORED_SERVICE}=true");
@@ -197,7 +199,7 @@ impl FullMesh {
             let delete = [&["delete"], &what[..], &force].concat();
             cluster.plane.kubectl(&delete).await?;
         }
-        Ok(())
+        rig.limit_again().await
     }
 }
 
