@@ -310,8 +310,7 @@ pub fn many(clusters: usize, mirrors: usize) -> PageFacts {
         .collect();
     for source in 0..clusters {
         for step in 1..=10 {
-            let link = edge(&name(source), &name(source + step * step), 3);
-            facts.topology.links.push(link);
+            let mut link = edge(&name(source), &name(source + step * step), 3);
             let state = match (source * 10 + step) % 97 {
                 0 => LinkStanding::DeadGateway,
                 1 => LinkStanding::Incomplete,
@@ -319,6 +318,10 @@ pub fn many(clusters: usize, mirrors: usize) -> PageFacts {
                 3 => LinkStanding::Drained,
                 _ => LinkStanding::Ready,
             };
+            if state == LinkStanding::DeadGateway {
+                link.link.gateway.as_mut().unwrap().alive = Some(false);
+            }
+            facts.topology.links.push(link);
             facts.states.push((state, None));
         }
     }
