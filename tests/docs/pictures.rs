@@ -23,8 +23,13 @@ fn names() -> BTreeSet<String> {
 /// The names and contents of all drawings.
 fn pictures() -> Vec<(String, String)> {
     // Those of the page are bitmaps, which its own tests draw and look at.
-    let names = names().into_iter().filter(|name| name.ends_with(".svg"));
-    let found: Vec<(String, String)> = names
+    let names = names().into_iter();
+    let drawings = names.filter(|name| {
+        Path::new(name)
+            .extension()
+            .is_some_and(|kind| kind == "svg")
+    });
+    let found: Vec<(String, String)> = drawings
         .map(|name| {
             let text = read(Path::new(FOLDER).join(&name));
             (name, text)
