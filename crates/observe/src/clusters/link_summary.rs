@@ -375,6 +375,7 @@ mod tests {
           "connected": false,
           "apiServerThrough": "direct",
           "credentialsValid": true,
+          "credentialsExpire": null,
           "gateway": {
             "alive": false,
             "since": "2026-01-01T00:00:04Z",
