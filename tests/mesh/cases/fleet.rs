@@ -36,7 +36,7 @@ const ROTATE: &str = "linkerd-mc rotate --file fleet.yaml --yes";
 /// Without a context for it, the cluster that has left the file cannot be read.
 const LESS: &str = "plan=$(linkerd-mc fleet plan --file fleet.yaml --prune) || [ $? -eq 1 ]
     for account in west east; do grep \"the account $account in north stays\" <<< \"$plan\"; done
-    KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --prune --yes";
+    KUBECONFIG=$KUBECONFIG:north linkerd-mc fleet apply --file fleet.yaml --prune --also north --yes";
 const NOTHING: &str = "linkerd-mc fleet apply --file fleet.yaml --prune --yes";
 /// How long the load continues after the rotation, when the Pods from before it are gone.
 const HOLD: Duration = Duration::from_secs(20);

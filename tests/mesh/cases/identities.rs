@@ -50,6 +50,9 @@ const NAMES: [(&[&str], [Verdict; 3]); 5] = [
     (&[WILDCARD], [Denied, Refused, Refused]),
 ];
 
+/// How long the controller may use an address to which the gateway's name does not lead any more.
+const FORGOTTEN: Duration = Duration::from_secs(180);
+
 /// All modes work. A client that has the key of the issuer of `west` can be no workload of `east`.
 pub(super) async fn one_domain_each(place: &Arc<Place>) -> anyhow::Result<Row> {
     let mut rig = Box::pin(Rig::start(place.clone(), Trust::Own, Posture::Open)).await?;
@@ -116,6 +119,12 @@ async fn impostors(rig: &Rig) -> anyhow::Result<String> {
 pub(super) async fn moved(place: &Arc<Place>) -> anyhow::Result<Row> {
     let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common, Posture::Open)).await?;
     let there = Box::pin(move_east(&mut rig, Trust::Own)).await?;
+    let service = format!("{NAMESPACE}/{GATED}");
+    let gateway = rig.expected(GATED);
+    rig.source
+        .oracle
+        .agrees(&service, &gateway, FORGOTTEN)
+        .await?;
     let back = Box::pin(move_east(&mut rig, Trust::Common)).await?;
     let told = format!("there: {}; back: {}", there.measured, back.measured);
     Ok(there.and(&back).with(told))

@@ -1,6 +1,9 @@
 //! Linkerd's injector, for the Pods that `verify` creates. The rig's own Pods are injected by `linkerd inject`.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use control_plane::eventually;
@@ -13,6 +16,7 @@ use serde_json::json;
 use super::{
     NAMESPACE, Rig,
     cluster::Cluster,
+    linkerd::TRUST_ROOTS,
     process::{Process, Program},
     wait::{self, SOON},
 };
@@ -55,6 +59,8 @@ async fn write_files(cluster: &Cluster) -> anyhow::Result<(PathBuf, String)> {
     write("tls/tls.crt", &cert.pem())?;
     write("tls/tls.key", &signing_key.serialize_pem())?;
     write("config/values", &values.context("no values of Linkerd")?)?;
+    let roots = fs::read_to_string(Path::new(TRUST_ROOTS).join("ca-bundle.crt"))?;
+    write("identity/trust-roots/ca-bundle.crt", &roots)?;
     Ok((folder, cert.pem()))
 }
 

@@ -37,7 +37,7 @@ pub(crate) const POLICY: u16 = 8090;
 /// The Pod in place of the destination controller.
 const DESTINATION_POD: &str = "linkerd-destination-0-0";
 /// Where identity controllers read the root certificate.
-const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
+pub(super) const TRUST_ROOTS: &str = "/var/run/linkerd/identity/trust-roots";
 
 /// Linkerd's controllers in one cluster.
 pub(crate) struct Linkerd {
