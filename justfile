@@ -176,16 +176,14 @@ dist:
     packaging/audited target/dist/linkerd-mc
 
 # Build the command line for Windows, with mingw-w64, as it is shipped: minutes
-windows: windows-compiler
+windows:
+    packaging/windows
     PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --target x86_64-pc-windows-gnu --package linkerd-mc --bin linkerd-mc
 
 # Check the command line for Windows with clippy; warnings are errors
-lint-windows: windows-compiler
-    cargo clippy --target x86_64-pc-windows-gnu --bin linkerd-mc -- -D warnings
-
-[private]
-windows-compiler:
+lint-windows:
     packaging/windows
+    cargo clippy --target x86_64-pc-windows-gnu --bin linkerd-mc -- -D warnings
 
 # Write the software bill of materials (CycloneDX)
 sbom:

@@ -1,4 +1,5 @@
-//! Ctrl-C and SIGTERM, or the end of the console on Windows: a command that has changed something says in one line what it has done, and what to run.
+//! Ctrl-C and SIGTERM, or the end of the console on Windows: a command that has changed something says in one line what
+//! it has done, and what to run.
 //!
 //! A command that only reads ends as any other program.
 

@@ -4,7 +4,7 @@
 
 mod tab;
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, bail};
 use futures::{SinkExt as _, StreamExt as _};
@@ -167,9 +167,4 @@ impl Socket {
         }
         Ok(())
     }
-}
-
-/// The root of the repository.
-pub fn repository() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,6 +1,6 @@
 //! Each view in each of its states, light and dark, narrow and wide: as pictures, and for people who do not see them.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use super::*;
 
@@ -104,7 +104,7 @@ const SMALL: u64 = 60_000;
 /// Fonts differ from machine to machine, so it is only on demand that these are drawn: `just page`.
 #[tokio::test]
 async fn pictures_of_the_documents_are_drawn_on_demand() {
-    let folder = browser::repository().join("docs/pictures");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pictures"));
     if std::env::var_os("LINKERD_MC_DRAW").is_some() && Browser::installed("pictures of the page") {
         for (name, state, hash, [width, height], is_dark) in PICTURES {
             let (_, facts) = states().into_iter().find(|(of, _)| *of == state).unwrap();
