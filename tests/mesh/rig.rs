@@ -257,14 +257,14 @@ impl Rig {
         .await
     }
 
-    /// Whether clusters join a federated Service only while it has a local member. The strict profile says so.
-    pub(crate) fn joins_local_members_only(&self) -> bool {
+    /// Whether this is [`Posture::Strict`]. Then clusters also join a federated Service only while it has a local member.
+    pub(crate) fn is_strict(&self) -> bool {
         self.posture == Posture::Strict
     }
 
     /// Starts the controller of `east` again that a full mesh has replaced by its own.
     async fn limit_again(&mut self) -> anyhow::Result<()> {
-        if self.posture == Posture::Strict {
+        if self.is_strict() {
             self.limiter = Some(Controller::start(&mut self.east, controller::OURS).await?);
         }
         Ok(())
@@ -274,11 +274,7 @@ impl Rig {
     pub(crate) fn link_gen(&self) -> anyhow::Result<String> {
         let address = format!("--api-server-address={}", self.east_api.url());
         let own = ["link-gen", "--cluster-name", "east", &address];
-        let more: &[&str] = if self.joins_local_members_only() {
-            &STRICT
-        } else {
-            &[]
-        };
+        let more: &[&str] = if self.is_strict() { &STRICT } else { &[] };
         self.east
             .linkerd_mc(&[&own[..], &["--enable-headless-services"], more].concat())
     }

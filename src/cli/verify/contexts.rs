@@ -6,6 +6,7 @@ use hints::{
     hint::{fail, misuse},
     suggest::ClusterFlags,
 };
+use mirror_core::api::metadata::ResourceId;
 use observe::{
     clusters::{
         canaries::{
@@ -22,7 +23,10 @@ use observe::{
 };
 
 use super::args::VerifyArgs;
-use crate::cli::common::{args::Global, contexts::refuse_silence};
+use crate::cli::{
+    common::{args::Global, contexts::refuse_silence},
+    settings_of,
+};
 
 /// The two clusters of a run.
 pub struct Pair {
@@ -39,7 +43,9 @@ pub struct Verified {
     pub image: String,
     /// The identity of the client, if it is known.
     pub client: Option<String>,
-    /// The Services of the modes that the Link offers; at least one.
+    /// The Deployment of the target's gateway, if its Pods are replaced before they forward to the canaries.
+    pub export_gateway: Option<ResourceId>,
+    /// The Services of the modes that the Link offers; at least one. Those that wait for these Pods come last.
     pub services: Vec<CanaryService>,
     /// The other modes, and why the Link does not offer them.
     pub skipped: Vec<(CanaryMode, String)>,
@@ -89,7 +95,11 @@ impl Pair {
         let client = source.config.ok().map(|config| {
             client_identity(&config, &self.source.linkerd_namespace, &args.namespace)
         });
-        let (services, skipped) = offered(&link, args, run)?;
+        let (mut services, skipped) = offered(&link, args, run)?;
+        let export_gateway = self.export_gateway(&link).await;
+        if export_gateway.is_some() {
+            services.sort_by_key(|service| service.gateway.is_some());
+        }
         let image = match &args.image {
             Some(image) => image.clone(),
             None => self.image(&link).await?,
@@ -98,6 +108,7 @@ impl Pair {
             link,
             image,
             client,
+            export_gateway,
             services,
             skipped,
         })
@@ -238,6 +249,13 @@ impl Pair {
                 ))
             }
         }
+    }
+
+    /// The gateway of the target cluster, if it is known to forward only what is exported.
+    async fn export_gateway(&self, link: &LinkSnapshot) -> Option<ResourceId> {
+        let namespace = link.link.spec.gateway_identity.split('.').nth(1)?;
+        let found = pods::export_gateway(&self.target, namespace, settings_of).await;
+        Some(ResourceId::new(namespace, &found.ok()??))
     }
 
     /// The image of the controller that has the Link: its nodes can pull it.

@@ -1,9 +1,9 @@
 //! A run: the steps in order, and the deletion of all that they have made.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use client::{Cluster, ReadError};
-use mirror_core::api::{link::Link, metadata::ResourceId};
+use mirror_core::api::{labels::FEDERATED, link::Link, metadata::ResourceId};
 use observe::{
     clusters::{
         canaries::{
@@ -153,7 +153,12 @@ impl Run<'_> {
 
     /// Creates the Service of a mode, and waits for its mirror.
     async fn mirrored(&self, watch: &MirrorWatch, service: &CanaryService) -> Known<SeenMirror> {
-        let (target, canaries) = (&self.pair.target, &self.canaries);
+        let (Pair { source, target, .. }, canaries) = (self.pair, &self.canaries);
+        if service.needs_local_member {
+            // There is no server behind it, so the requests go to the target cluster.
+            let member = BTreeMap::from([(FEDERATED.to_owned(), "member".to_owned())]);
+            services::create(source, canaries, &service.name, &member).await?;
+        }
         services::create(target, canaries, &service.name, &service.labels).await?;
         let find = watch.until(|mirrors| mirrors.existing(&service.mirror).cloned());
         match timeout_at(self.limit(), find).await {
@@ -228,15 +233,25 @@ impl Run<'_> {
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        let answered = timeout_at(self.limit(), asking).await;
+        let began = Instant::now();
+        let rollout = self.verified.export_gateway.as_ref();
+        let rollout = rollout.filter(|_| service.gateway.is_some());
+        // Such a Service is the last one, so it may take the time that is left.
+        let limit = rollout.map_or_else(|| self.limit(), |_| self.until);
+        let answered = timeout_at(limit, asking).await;
         answered.map_err(|_| {
-            format!(
-                "{} was not answered within {} s: {last}; {} finds many causes",
-                service.mirror,
-                STEP.as_secs(),
-                self.pair.source.flags.mc("check", &[])
-            )
-            .into()
+            let way = if let Some(gateway) = rollout {
+                let follow = self.pair.target.flags.kubectl(
+                    "-n {} rollout status deployment/{}",
+                    &[&gateway.namespace, &gateway.name],
+                );
+                format!("{follow} shows whether the gateway's Pods are replaced, which forward only what is exported")
+            } else {
+                let check = self.pair.source.flags.mc("check", &[]);
+                format!("{check} finds many causes")
+            };
+            let (mirror, seconds) = (&service.mirror, began.elapsed().as_secs());
+            format!("{mirror} was not answered within {seconds} s: {last}; {way}").into()
         })
     }
 

@@ -58,7 +58,7 @@ pub(super) async fn under_load(rig: &mut Rig) -> anyhow::Result<Row> {
     }
 
     let all = rig.expected(FEDERATED);
-    if !rig.joins_local_members_only() {
+    if !rig.is_strict() {
         last_member_stays(rig, &own).await?;
     }
 

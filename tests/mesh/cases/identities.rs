@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
 
 use anyhow::ensure;
+use control_plane::eventually;
 use tokio::time::sleep;
 
 use super::{reach, without_failures};
@@ -20,6 +21,8 @@ use crate::{
 
 /// How long the load continues in each state.
 const HOLD: Duration = Duration::from_secs(10);
+/// How long the controller may use an address to which the gateway's name does not lead any more.
+const FORGOTTEN: Duration = Duration::from_secs(180);
 /// The names of a workload of `west`, and those of one of `east`.
 const OWN: &str = "DNS:default.app.serviceaccount.identity.linkerd.west.example";
 const FOREIGN: &str = "DNS:payments.prod.serviceaccount.identity.linkerd.east.example";
@@ -111,17 +114,37 @@ async fn impostors(rig: &Rig) -> anyhow::Result<String> {
     Ok(told)
 }
 
-/// `east` is drained, moves from the common trust domain to one of its own, is linked again, and joins again. Requests to the
-/// federated Service do not fail. Those to mirrors, which only `east` serves, fail until it is linked again.
+/// `east` is drained, moves from the common trust domain to one of its own, is linked again, and joins again; and then back.
+/// Requests to the federated Service do not fail. Those to mirrors, which only `east` serves, fail until it is linked again.
 pub(super) async fn moved(place: &Arc<Place>) -> anyhow::Result<Row> {
     let mut rig = Box::pin(Rig::start(place.clone(), Trust::Common, Posture::Open)).await?;
+    let there = Box::pin(move_east(&mut rig, Trust::Own)).await?;
+    let gateway = [rig.gateway.address.to_string()];
+    // Without requests, the proxy does not say which endpoints it has.
+    eventually(
+        "the former gateway to be forgotten",
+        FORGOTTEN,
+        async || {
+            let used = rig.slice_addresses(GATED).await?;
+            ensure!(used == gateway, "the mirror has {used:?}, not {gateway:?}");
+            Ok(Some(()))
+        },
+    )
+    .await?;
+    let back = Box::pin(move_east(&mut rig, Trust::Common)).await?;
+    let told = format!("there: {}; back: {}", there.measured, back.measured);
+    Ok(there.and(&back).with(told))
+}
+
+/// Moves `east` to this kind of trust domain.
+async fn move_east(rig: &mut Rig, trust: Trust) -> anyhow::Result<Row> {
     let load = rig.load().await?;
     let federated = format!("{NAMESPACE}/{FEDERATED}");
     rig.west.linkerd_mc(&["drain", "east"])?;
     let own = rig.expected_unlinked();
     rig.source.oracle.agrees(&federated, &own, FOLLOWS).await?;
 
-    rig.east.move_to(&rig.root, Trust::Own).await?;
+    rig.east.move_to(&rig.root, trust).await?;
     rig.east.install().await?;
     let mut old = Vec::new();
     for _ in 0..rig.east_pods.len() {

@@ -74,7 +74,7 @@ async fn round_trip(rig: &mut Rig, former: Former) -> anyhow::Result<Row> {
     host_agrees(rig).await?;
     let back = without_failures(&load.finish().await?).context("on the way back")?;
 
-    let count = LATE.len() - usize::from(rig.joins_local_members_only());
+    let count = LATE.len() - usize::from(rig.is_strict());
     let (exported, mirrors) = (&LATE[..count], &MIRRORS[..count]);
     for (name, label, value) in exported {
         rig.east

@@ -79,7 +79,7 @@ pub(super) async fn members(rig: &mut Rig) -> anyhow::Result<Row> {
     let own = rig.expected_unlinked();
     let others = &all - &own;
     let leaving = [(&rig.west, &others), (&rig.east, &own)];
-    let staying = usize::from(rig.joins_local_members_only());
+    let staying = usize::from(rig.is_strict());
     for _ in 0..TIMES {
         for (cluster, left) in leaving.into_iter().skip(staying) {
             label(cluster, "web", MEMBER, Value::Null).await?;

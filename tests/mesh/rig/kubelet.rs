@@ -42,12 +42,19 @@ impl Kubelet {
         })
     }
 
-    /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Pods are followed.
-    pub(crate) async fn shell(&mut self, rig: &mut Rig, script: &str) -> anyhow::Result<String> {
+    /// Runs a shell script, with the contexts `west` and `east`. Meanwhile Pods are followed, and this is done again and
+    /// again.
+    pub(crate) async fn shell(
+        &mut self,
+        rig: &mut Rig,
+        script: &str,
+        mut also: impl AsyncFnMut(&mut Rig) -> anyhow::Result<()>,
+    ) -> anyhow::Result<String> {
         let script = Script::new(rig, script)?;
         let follow = async || {
             self.follow(&mut rig.west).await?;
-            self.follow(&mut rig.east).await
+            self.follow(&mut rig.east).await?;
+            also(rig).await
         };
         script.run_while(LOOK, follow).await
     }

@@ -7,7 +7,9 @@ use serde::{Serialize, Serializer};
 
 use mirror_core::{
     api::{k8s::Service, link::Link},
-    mirror::{FederatedThrough, MirrorMode, Target, federated_name, member, mirror_name, mode},
+    mirror::{
+        FederatedThrough, Federation, MirrorMode, Target, federated_name, member, mirror_name, mode,
+    },
 };
 
 /// A way in which a Service of a target cluster can be called.
@@ -70,6 +72,8 @@ pub struct CanaryService {
     /// The identity of the gateway, if requests take their way through it. Otherwise they go from Pod to Pod, and the
     /// endpoints are not in the source cluster.
     pub gateway: Option<String>,
+    /// Whether the Link lets its cluster join only federated Services with a member in the source cluster.
+    pub needs_local_member: bool,
 }
 
 impl CanaryService {
@@ -115,6 +119,8 @@ impl CanaryService {
                 }
             },
             name,
+            needs_local_member: mode == CanaryMode::Federated
+                && target.federation == Federation::LocalMembers,
             gateway: target
                 .gateway
                 .map(|gateway| gateway.identity)
@@ -161,7 +167,7 @@ fn is_selected(target: &Target, service: &Service, wanted: CanaryMode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use mirror_core::mirror::fixtures;
+    use mirror_core::{api::labels::FEDERATION, mirror::fixtures};
     use serde_json::json;
 
     use super::*;
@@ -218,6 +224,21 @@ mod tests {
         });
         let gateway = of(&link, CanaryMode::Gateway).unwrap().gateway;
         assert_eq!(of(&link, CanaryMode::Federated).unwrap().gateway, gateway);
+    }
+
+    #[test]
+    fn federated_service_of_a_strict_link_needs_a_local_member() {
+        let strict = link(|link| {
+            let annotations = link.metadata.annotations.get_or_insert_default();
+            annotations.insert(FEDERATION.into(), "local-members".into());
+        });
+        for (link, mode, expected) in [
+            (&strict, CanaryMode::Federated, true),
+            (&strict, CanaryMode::Gateway, false),
+            (&link(|_| ()), CanaryMode::Federated, false),
+        ] {
+            assert_eq!(of(link, mode).unwrap().needs_local_member, expected);
+        }
     }
 
     #[test]

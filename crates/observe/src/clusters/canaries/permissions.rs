@@ -33,14 +33,13 @@ const OWN_NAMESPACE: [NeededVerbs; 1] = [(
 const KEPT_NAMESPACE: [NeededVerbs; 2] = [("", "namespaces", &["get"]), ("", "pods", &["delete"])];
 const BOTH: [NeededVerbs; 2] = [
     ("", "pods", &["get", "create", "list", "watch"]),
-    ("", "services", &["list", "delete"]),
+    ("", "services", &["list", "create", "delete"]),
 ];
 const SOURCE: [NeededVerbs; 3] = [
     ("", "pods/proxy", &["get"]),
     ("", "services", &["watch"]),
     ("discovery.k8s.io", "endpointslices", &["list", "watch"]),
 ];
-const TARGET: [NeededVerbs; 1] = [("", "services", &["create"])];
 
 impl VerifySide {
     fn needs(self, is_kept: bool) -> impl Iterator<Item = NeededVerbs> {
@@ -51,7 +50,7 @@ impl VerifySide {
         };
         let own: &[NeededVerbs] = match self {
             Self::Source => &SOURCE,
-            Self::Target => &TARGET,
+            Self::Target => &[],
         };
         namespace.iter().chain(&BOTH).chain(own).copied()
     }

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::{CanarySpec, Role, deletion::delete_labelled, objects::CONTAINER};
 use crate::clusters::{
     snapshot::Known,
-    workloads::{PROXY, container_statuses, containers},
+    workloads::{PROXY, ParseArgs, container_statuses, containers, workload},
 };
 
 /// Pause between attempts to create a Pod in a new namespace.
@@ -35,10 +35,25 @@ const STUCK: [&str; 4] = [
 /// Said of the canary, which should not end before its Pod is deleted.
 const ENDED: &str = "it ended";
 
+/// The Deployment of the controller of this installation.
+async fn controller(cluster: &Cluster, namespace: &str) -> Known<Deployment> {
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
+    Ok(api.get(CONTROLLER_NAME).await?)
+}
+
+/// The Deployment of the gateway of this installation, if its controller lets it forward only what is exported.
+pub async fn export_gateway(
+    cluster: &Cluster,
+    namespace: &str,
+    parse: ParseArgs,
+) -> Known<Option<String>> {
+    let deployment = controller(cluster, namespace).await?;
+    Ok(workload(&deployment, parse).export_gateway)
+}
+
 /// The image of the controller of this installation.
 pub async fn image(cluster: &Cluster, namespace: &str) -> Known<String> {
-    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), namespace);
-    let deployment = api.get(CONTROLLER_NAME).await?;
+    let deployment = controller(cluster, namespace).await?;
     let pod = deployment.spec.and_then(|spec| spec.template.spec);
     let mut containers = pod.into_iter().flat_map(|pod| pod.containers);
     let image = containers.find_map(|container| container.image);
