@@ -120,6 +120,7 @@ pub fn few() -> PageFacts {
     let mut dead = edge("west", "north", 0);
     dead.link.gateway.as_mut().unwrap().alive = Some(false);
     dead.link.gateway.as_mut().unwrap().since = Some(ago(4));
+    dead.link.last_change = Some(ago(4));
     let links = vec![
         edge("west", "east", 3),
         dead,
@@ -310,7 +311,7 @@ pub fn many(clusters: usize, mirrors: usize) -> PageFacts {
         .collect();
     for source in 0..clusters {
         for step in 1..=10 {
-            let mut link = edge(&name(source), &name(source + step * step), 3);
+            let mut link = edge(&name(source), &name(source + 7 * step), 3);
             let state = match (source * 10 + step) % 97 {
                 0 => LinkStanding::DeadGateway,
                 1 => LinkStanding::Incomplete,

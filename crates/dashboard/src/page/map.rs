@@ -74,13 +74,16 @@ pub fn view(facts: &PageFacts) -> Value {
     for line in &lines {
         *counts.entry(line.state).or_default() += 1;
     }
+    let is_matrix = names.len() > DRAWN;
     let legend: Vec<Value> = counts
         .iter()
         .map(|(state, count)| {
-            json!({ "tone": PageTone::of(*state), "count": count, "name": state.name() })
+            let tone = PageTone::of(*state);
+            let sign = sign(tone).filter(|_| is_matrix);
+            json!({ "tone": tone, "count": count, "name": state.name(), "sign": sign })
         })
         .collect();
-    let mut view = if names.len() > DRAWN {
+    let mut view = if is_matrix {
         matrix(&names, &lines)
     } else {
         drawing(facts, &names, &lines)
@@ -250,6 +253,17 @@ fn border(middle: Point, toward: Point, gap: f64) -> Point {
     }
 }
 
+/// What a cell of the matrix has besides its color.
+fn sign(tone: PageTone) -> Option<&'static str> {
+    match tone {
+        PageTone::Bad => Some("×"),
+        PageTone::Warn => Some("!"),
+        PageTone::Old => Some("?"),
+        PageTone::Idle => Some("–"),
+        PageTone::Good => None,
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "some hundred clusters")]
 fn matrix(names: &[&str], lines: &[MapLine<'_>]) -> Value {
     let targets: BTreeSet<&str> = lines.iter().map(|line| line.target).collect();
@@ -267,13 +281,7 @@ fn matrix(names: &[&str], lines: &[MapLine<'_>]) -> Value {
             "tone": line.tone, "title": title(line),
             "x": number(x), "y": number(y),
             "textX": number(x + 7.0), "textY": number(y + 11.0),
-            "sign": match line.tone {
-                PageTone::Bad => Some("×"),
-                PageTone::Warn => Some("!"),
-                PageTone::Old => Some("?"),
-                PageTone::Idle => Some("–"),
-                PageTone::Good => None,
-            },
+            "sign": sign(line.tone),
         }))
     });
     let rows = sources.iter().enumerate().map(|(at, name)| {
@@ -281,6 +289,10 @@ fn matrix(names: &[&str], lines: &[MapLine<'_>]) -> Value {
             "text": cut(name, LONG_NAME), "class": "row",
             "x": number(NAMES - 8.0), "y": number(place(at) + 11.0),
         })
+    });
+    let axes = json!({
+        "text": "from ↓ to →", "class": "row",
+        "x": number(NAMES - 8.0), "y": number(NAMES - 6.0),
     });
     let columns = targets.iter().enumerate().map(|(at, name)| {
         json!({
@@ -293,7 +305,7 @@ fn matrix(names: &[&str], lines: &[MapLine<'_>]) -> Value {
         "width": number(place(targets.len()) + 70.0),
         "height": number(place(sources.len()) + 4.0),
         "cells": cells.collect::<Vec<_>>(),
-        "labels": rows.chain(columns).collect::<Vec<_>>(),
+        "labels": rows.chain(columns).chain([axes]).collect::<Vec<_>>(),
     })
 }
 

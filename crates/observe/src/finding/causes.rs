@@ -280,7 +280,7 @@ causes! {
         "The gateway does not answer probes, although its Pods are ready: something between the clusters drops them.",
         "Open the ports of the gateway for the source cluster in the firewall and the load balancer.";
     ProbesFail in Network:
-        "The gateway does not answer probes although its Pods are ready. A firewall is one possible reason of several, which the evidence has. If all gateways are silent, it is more likely in this cluster.",
+        "The gateway does not answer probes although its Pods are ready. The evidence says how they fail. If all gateways are silent, the reason is more likely in this cluster.",
         "Look at what the evidence names, then at the controller's Pod and the log of its proxy, and at the NetworkPolicies and the firewall.";
     GatewayUnreachable in Network:
         "The gateway of the target cluster does not answer probes: it is down, or a firewall drops them. With `--target`, `diagnose` tells which.",
