@@ -324,21 +324,29 @@ async fn cost(rig: &mut Rig, balancer: &Balancer, target: &Target) -> anyhow::Re
         until_answered(&rig.source.client, target).await?;
         sleep(FORGOTTEN).await;
         until_answered(&rig.source.client, target).await?;
-        let mut times = Vec::new();
-        for _ in 0..ASKED {
-            let answer = rig.source.client.get(target.address, &target.host).await?;
-            ensure!(answer.status == 200, "{answer:?}");
-            times.push(answer.took);
-        }
-        let status = fs::read_to_string(format!("/proc/{}/status", rig.gateway.proxy.pid()))?;
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let [half, most] = [50, 99].map(|percent| percentile(&mut times, percent));
         all.push(format!(
-            "{number} namespaces: p50 {:.1} ms, p99 {:.1} ms, memory {}",
-            half.as_secs_f64() * 1e3,
-            most.as_secs_f64() * 1e3,
-            memory.unwrap_or_default().trim()
+            "{number} namespaces: {}",
+            latency(rig, target).await?
         ));
     }
     Ok(all.join("; "))
+}
+
+/// The latency of requests to a mirror, one after another, and the memory of the gateway's proxy.
+pub(super) async fn latency(rig: &Rig, target: &Target) -> anyhow::Result<String> {
+    let mut times = Vec::new();
+    for _ in 0..ASKED {
+        let answer = rig.source.client.get(target.address, &target.host).await?;
+        ensure!(answer.status == 200, "{answer:?}");
+        times.push(answer.took);
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", rig.gateway.proxy.pid()))?;
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let [half, most] = [50, 99].map(|percent| percentile(&mut times, percent));
+    Ok(format!(
+        "p50 {:.1} ms, p99 {:.1} ms, memory {}",
+        half.as_secs_f64() * 1e3,
+        most.as_secs_f64() * 1e3,
+        memory.unwrap_or_default().trim()
+    ))
 }

@@ -8,7 +8,7 @@ use control_plane::eventually;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    exported::{REFUSED, balanced, export, replace},
+    exported::{REFUSED, balanced, export, latency, replace},
     without_failures,
 };
 use crate::{
@@ -118,7 +118,8 @@ pub(super) async fn by_cluster(place: &Arc<Place>) -> anyhow::Result<Row> {
         let took = seconds(began.elapsed());
         sleep(HOLD).await;
         told.push(format!(
-            "{level} after {took}: {}",
+            "{level} after {took}, {}: {}",
+            latency(&rig, &targets[1]).await?,
             answers(&rig, &issuers, which).await?
         ));
     }
