@@ -1,6 +1,10 @@
 //! The page of `dashboard`, with real clusters and in a real browser.
 
-use std::{fs, process::Stdio, time::Instant};
+use std::{
+    fs,
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use browser::{Browser, Tab};
 use control_plane::ControlPlane;
@@ -10,10 +14,13 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::support::{
-    links::{objects, unlink},
-    objects::{apply, export, namespace, web},
-    planes::hub,
+use crate::{
+    preferences::{self, Scene},
+    support::{
+        links::{objects, unlink},
+        objects::{apply, endpoints, export, namespace, web},
+        planes::hub,
+    },
 };
 
 /// Cluster, namespace and path of the gateway of this test.
@@ -102,4 +109,40 @@ async fn what_happens_in_clusters_is_seen_without_a_reload() {
     let images = tab.value("document.images.length").await.unwrap();
     assert_eq!(images, 0);
     unlink(west, NAME).await;
+}
+
+/// Waits until the row of the federated Service says this. Returns how long that took.
+async fn federated_is(tab: &mut Tab, said: &str) -> Duration {
+    let since = Instant::now();
+    let row = "[...document.querySelectorAll('#federated tbody tr')]";
+    let wanted = format!("{row}.some((row) => row.textContent.includes('{said}'))");
+    tab.until(&wanted).await.unwrap();
+    since.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn failover_and_its_end_are_seen_without_a_reload() {
+    if !Browser::installed("the page shows a failover") {
+        return;
+    }
+    let scene = Scene::set().await;
+    let source = &*scene.alone.source;
+    source.install_gateway_api().await.unwrap();
+    let (_page, url, _folder) = serve(&[source]).await;
+    let mut browser = Browser::start().await.unwrap();
+    let mut tab = browser.tab().await.unwrap();
+    tab.open(&url).await.unwrap();
+    federated_is(&mut tab, "healthy").await;
+    endpoints(source, preferences::NAME, "web", 0).await;
+    let failed_over = federated_is(&mut tab, "failed over").await;
+    endpoints(source, preferences::NAME, "web", 2).await;
+    let returned = federated_is(&mut tab, "healthy").await;
+    eprintln!(
+        "a failover is seen after {failed_over:?}, its end {returned:?} after the endpoints are back, of which the \
+         hold-down is 3 s"
+    );
+    let (own, _) = url.rsplit_once('/').unwrap();
+    let complaints = tab.complaints(own);
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }

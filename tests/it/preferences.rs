@@ -23,7 +23,7 @@ use crate::support::{
 };
 
 /// Namespace, cluster and group of members of this test.
-const NAME: &str = "preferred";
+pub(crate) const NAME: &str = "preferred";
 const FLAGS: [&str; 3] = [
     "--federated-service-selector=mirror.linkerd.io/federated=preferred",
     "--enable-routes",
@@ -96,15 +96,15 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
 }
 
 /// Two clusters with a member each, of which the local one is preferred, and a controller that may create routes.
-struct Scene {
+pub(crate) struct Scene {
     // Before the control planes: fields are dropped in this order.
     _controller: Controller,
     gateways: Gateways,
-    alone: Alone,
+    pub(crate) alone: Alone,
 }
 
 impl Scene {
-    async fn set() -> Self {
+    pub(crate) async fn set() -> Self {
         let alone = alone().await;
         let (source, far) = (&*alone.source, &*alone.far);
         permit(source, true).await;
