@@ -100,16 +100,17 @@ impl<'a> Facts<'a> {
         let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
         let mut newest_first = self.tokens.iter().rev();
         if let Some(newest) = newest_first.find(|token| token.owner == TokenOwner::This) {
+            let created = newest.created;
+            let is_recent = created.is_some_and(|created| created >= self.now - RECENT);
             if all_equal && self.held.iter().all(|held| newest.is(held)) {
+                // Whoever revokes shared tokens because some have leaked wants a new one in place of an older one too.
+                let shared = shared && (is_recent || young.is_some());
                 let unfinished =
                     self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();
                 if unfinished && (older_than.is_none() || young.is_some()) {
                     return Decision::Finish(newest);
                 }
-            } else if newest
-                .created
-                .is_some_and(|created| created >= self.now - RECENT)
-            {
+            } else if is_recent {
                 return Decision::Continue(newest);
             }
         }
@@ -378,6 +379,13 @@ mod tests {
         ];
         assert_eq!(decided(&tokens, &["own"], false, None, false), "create");
         assert_eq!(decided(&tokens, &["own"], false, None, true), "finish own");
+        let aged = [
+            token("shared", TokenOwner::Unknown, 100),
+            token("own", TokenOwner::This, 90),
+        ];
+        assert_eq!(decided(&aged, &["own"], false, None, true), "create");
+        let limit = Some(120);
+        assert_eq!(decided(&aged, &["own"], false, limit, true), "finish own");
         let (own, shared) = (Secret::new("own"), Secret::new("shared"));
         let account = TokenAccount::named("", "");
         let facts = |held| Facts {
