@@ -14,7 +14,7 @@ COPY . .
 # The commit, for `--version` and the metric linkerd_mc_build_info: .git is not copied.
 ARG COMMIT
 RUN target="$(uname -m)-unknown-linux-musl" \
- && LINKERD_MC_COMMIT=${COMMIT} cargo build --profile dist --locked --target "$target" --package linkerd-mc --all-features --bin linkerd-mc \
+ && LINKERD_MC_COMMIT=${COMMIT} cargo build --profile dist --locked --target "$target" --package linkerd-mc --features jemalloc --bin linkerd-mc \
  && cargo run --locked --package container-image -- --binary "target/$target/dist/linkerd-mc" --root /image
 
 FROM scratch

@@ -40,11 +40,11 @@ sweep:
 
 # Run all kinds of changes and faults at once for some minutes, and check that nothing is lost and memory does not grow
 soak minutes="10":
-    LINKERD_MC_SOAK_MINUTES={{quote(minutes)}} cargo test --all-features --test it soak:: -- --ignored --nocapture
+    LINKERD_MC_SOAK_MINUTES={{quote(minutes)}} cargo test --features jemalloc --test it soak:: -- --ignored --nocapture
 
 # Run without and then with hostile target clusters, for some minutes each, and compare the effect on other clusters
 hostile minutes="5":
-    LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --all-features --test it hostile_target:: -- --ignored --nocapture
+    LINKERD_MC_HOSTILE_MINUTES={{quote(minutes)}} cargo test --release --features jemalloc --test it hostile_target:: -- --ignored --nocapture
 
 # Measure `fleet` with ten control planes, and with fifty clusters for which four control planes stand: minutes
 fleet:
@@ -92,7 +92,7 @@ image-binary target:
     packaging/musl {{quote(target)}}
     PATH="$(packaging/auditable):$PATH" \
         RUSTFLAGS="--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/source -Clink-arg=-Wl,-z,pack-relative-relocs" \
-        cargo auditable build --profile dist --locked --target {{quote(target)}} --package linkerd-mc --all-features --bin linkerd-mc
+        cargo auditable build --profile dist --locked --target {{quote(target)}} --package linkerd-mc --features jemalloc --bin linkerd-mc
 
 # Change the core in each way that cargo-mutants knows, one at a time, and check that its tests fail
 mutants files="crates/mirror-core/src/mirror/**" *args:
@@ -133,11 +133,11 @@ picture:
 
 # Measure the controller against real control planes; `-- --help` shows the options
 bench *args:
-    cargo bench --all-features --bench mirror "$@"
+    cargo bench --features jemalloc --bench mirror "$@"
 
 # Measure how long commands take, against real control planes
 bench-cli *args:
-    cargo bench --all-features --bench cli "$@"
+    cargo bench --features jemalloc --bench cli "$@"
 
 # Run kubectl and linkerd-mc side by side with this many kubeconfigs, environments and flags
 kubeconfig cases="2000" seed="1":
@@ -172,7 +172,7 @@ packages := "target/packages"
 
 # Build the program as it is shipped, for this machine, with the list of its crates embedded: minutes
 dist:
-    PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --all-features --bin linkerd-mc
+    PATH="$(packaging/auditable):$PATH" cargo auditable build --profile dist --locked --package linkerd-mc --features jemalloc --bin linkerd-mc
     packaging/audited target/dist/linkerd-mc
 
 # Build the command line for Windows, with mingw-w64, as it is shipped: minutes

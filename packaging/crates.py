@@ -37,7 +37,7 @@ def platforms() -> list[str]:
 def resolved(platform: str) -> tuple[str, dict, dict[str, tuple[bool, set[str]]]]:
     """The program's id, all packages, and for each crate of the program on a platform, whether only its build needs it,
     and what it uses. Platforms together would add what only a crate of one uses on another."""
-    command = ["cargo", "metadata", "--format-version=1", "--locked", "--all-features", f"--filter-platform={platform}"]
+    command = ["cargo", "metadata", "--format-version=1", "--locked", "--features=jemalloc", f"--filter-platform={platform}"]
     metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}

@@ -1,7 +1,7 @@
 //! Measures the whole controller against real control planes, and compares it with the limit of the machine in the same
 //! run.
 //!
-//! `cargo bench --all-features --bench mirror -- --help` lists the options. The limit is the time that bare parallel
+//! `cargo bench --features jemalloc --bench mirror -- --help` lists the options. The limit is the time that bare parallel
 //! requests need on this machine to write the same objects. Ratios to the limit apply to other machines too, times only
 //! to this one.
 

@@ -163,7 +163,12 @@ pub fn run(global: &Global, args: &RunController) -> anyhow::Result<()> {
             lease,
             commit: env!("LINKERD_MC_BUILD_COMMIT"),
         };
-        tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting");
+        let tls = if cfg!(feature = "fips") {
+            "AWS-LC FIPS"
+        } else {
+            "ring"
+        };
+        tracing::info!(version = env!("CARGO_PKG_VERSION"), tls, "starting");
         let ended = Box::pin(run_controller(client, options, stop)).await;
         tracing::info!("stopped");
         ended
