@@ -36,6 +36,8 @@ const NEEDED: &[Permission] = &[
     ("events.k8s.io", &["events"], None, &["create", "patch"]),
     ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"], None, &["create"]),
     ("authentication.k8s.io", &["selfsubjectreviews"], None, &["create"]),
+    // Since Kubernetes 1.37.
+    ("certificates.k8s.io", &["clustertrustbundles"], None, READ),
 ];
 
 /// Resources of [`NEEDED`] that nothing needs in gateway mode.

@@ -58,6 +58,7 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("remote cluster access credentials expire some day", |f| endless(f, labels::MULTICLUSTER_NAMESPACE), Some(Level::Warning), "the controller there may read it"),
     ("remote cluster access credentials expire some day", |f| east(f).credentials = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "secrets", &[], &["get", "list"])), Some(Level::Warning), "east: unneeded permissions: secrets (get list); in that cluster, apply the output of `install` again, with your values"),
+    ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("certificates.k8s.io", "clustertrustbundles", &[], &["get", "list", "watch"])), None, ""),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "services", &[], &["get", "delete"])), Some(Level::Warning), "unneeded permissions: services (delete)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &[], &["get"])), Some(Level::Warning), "unneeded permissions: configmaps (get)"),
     ("remote cluster access credentials permit only what is needed", |f| permit(f, rule("", "configmaps", &["linkerd-config", "other"], &["get"])), Some(Level::Warning), "unneeded permissions: configmaps (get)"),
