@@ -1,6 +1,6 @@
 //! Applies the output of `install` to a real API server.
 
-use control_plane::{ControlPlane, LinkerdOptions, Verdict};
+use control_plane::{ControlPlane, LinkerdOptions, Verdict, eventually};
 use k8s_openapi::jiff::Timestamp;
 use kube::{
     Api,
@@ -10,9 +10,9 @@ use linkerd_mc::api::link::{
     GatewayStatus, Link, LinkSpec, LinkStatus, ProbeSpec, ServiceCondition, ServiceRef,
     ServiceStatus,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{links::shown, planes::bare, program::run, variants::VARIANTS};
+use crate::support::{SOON, links::shown, planes::bare, program::run, variants::VARIANTS};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
@@ -50,7 +50,81 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
     }
 
     crd_keeps_every_field_of_the_link_type(&plane).await;
+    pods_are_admitted_as_on_openshift(&plane).await;
     policies_are_left_out_where_there_are_none(&plane);
+}
+
+/// Rules for users as the SCC `restricted-v2` has them: a number is given by the cluster, or of the namespace's range. The
+/// other rules of this SCC are those of the pod security level `restricted`.
+const RESTRICTED: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: restricted, labels: {pod-security.kubernetes.io/enforce: restricted}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: restricted}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: restricted}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations:
+  - message: users have to be of the namespace
+    expression: >-
+      (object.spec.containers.map(one, one.?securityContext) + [object.spec.?securityContext])
+      .all(one, one.?runAsUser.orValue(1000650000) in [1000650000] && one.?fsGroup.orValue(1000650000) == 1000650000)
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: restricted}
+spec: {policyName: restricted, validationActions: [Deny]}
+"#;
+
+/// The Pods of an installation with the values of docs/openshift.md are admitted, and those of another one are not.
+async fn pods_are_admitted_as_on_openshift(plane: &ControlPlane) {
+    plane.apply(RESTRICTED).await.unwrap();
+    let page = include_str!("../../docs/openshift.md");
+    let (_, values) = page.split_once("```yaml").unwrap();
+    let (values, _) = values.split_once("```").unwrap();
+    let file = plane.folder().join("openshift.yaml");
+    std::fs::write(&file, values.replace("\n  ", "\n")).unwrap();
+    let api = "apiGateway.apiServerAddress=10.96.0.1";
+    let install = ["install", "-o", "json", "--set", api];
+    let all = run(plane.kubeconfig(), &install).data();
+    eventually("users to be refused", SOON, async || {
+        let refused = refused(plane, &all).await;
+        anyhow::ensure!(refused == ["users"; 3], "{refused:?}");
+        Ok(Some(()))
+    })
+    .await
+    .unwrap();
+    let with = ["--values", file.to_str().unwrap()];
+    let without = run(plane.kubeconfig(), &[&install[..], &with].concat()).data();
+    assert_eq!(refused(plane, &without).await, [""; 3]);
+}
+
+/// Why the API server refuses the Pod of each Deployment, of which there are three.
+async fn refused(plane: &ControlPlane, objects: &str) -> Vec<String> {
+    let objects = objects
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let deployments = objects.filter(|object: &Value| object["kind"] == "Deployment");
+    let mut refused = Vec::new();
+    for mut deployment in deployments {
+        let mut pod = deployment["spec"]["template"].take();
+        pod["apiVersion"] = json!("v1");
+        pod["kind"] = json!("Pod");
+        pod["metadata"]["name"] = json!("pod");
+        pod["metadata"]["namespace"] = json!("restricted");
+        let create = ["create", "--dry-run=server", "-f", "-"];
+        let created = plane.kubectl_stdin(&create, &pod.to_string()).await;
+        refused.push(match created {
+            Ok(_) => String::new(),
+            Err(why) if format!("{why:#}").contains("users have to be") => "users".to_owned(),
+            Err(why) => format!("{why:#}"),
+        });
+    }
+    refused
 }
 
 /// Runs `install` against an API server without ValidatingAdmissionPolicy, as before Kubernetes 1.30.

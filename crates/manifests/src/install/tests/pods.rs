@@ -1,4 +1,4 @@
-//! Pods: their images, users, priority and spread, and what the SCC `restricted-v2` permits.
+//! Pods: their images, users, priority and spread.
 
 use k8s_openapi::api::core::v1::TopologySpreadConstraint;
 use serde_json::json;
@@ -31,72 +31,6 @@ fn pods(manifest: &Manifest) -> Vec<Value> {
         .iter()
         .filter_map(|object| object.pointer("/spec/template/spec"));
     specs.cloned().collect()
-}
-
-/// What the SCC `restricted-v2` refuses in a Pod: the rules of that SCC, for what our Pods have. Proxies come later, from
-/// Linkerd.
-fn refused_by_restricted_v2(pod: &Value) -> Vec<String> {
-    let mut refused = Vec::new();
-    for field in ["hostNetwork", "hostPID", "hostIPC"] {
-        if pod[field] == true {
-            refused.push(field.to_owned());
-        }
-    }
-    let allowed = [
-        "configMap",
-        "downwardAPI",
-        "emptyDir",
-        "projected",
-        "secret",
-    ];
-    for volume in pod["volumes"].as_array().into_iter().flatten() {
-        let kinds = volume.as_object().unwrap().keys();
-        let kinds = kinds.filter(|kind| *kind != "name" && !allowed.contains(&kind.as_str()));
-        refused.extend(kinds.cloned());
-    }
-    for container in pod["containers"].as_array().unwrap() {
-        let security = &container["securityContext"];
-        // The range of a namespace begins with 1000000000 or so, and no manifest can know it.
-        if !security["runAsUser"].is_null() {
-            refused.push("runAsUser".to_owned());
-        }
-        if security["allowPrivilegeEscalation"] != false {
-            refused.push("allowPrivilegeEscalation".to_owned());
-        }
-        if security["capabilities"] != json!({ "drop": ["ALL"] }) {
-            refused.push("capabilities".to_owned());
-        }
-        if security["seccompProfile"]["type"] != "RuntimeDefault" {
-            refused.push("seccompProfile".to_owned());
-        }
-    }
-    refused
-}
-
-#[test]
-fn pods_without_user_and_group_are_what_openshift_permits() {
-    let with = |uid: Option<u32>| {
-        rendered(|values| {
-            values.api_gateway.api_server_address = "10.96.0.1".into();
-            values.gateway.uid = uid;
-            values.gateway.gid = uid;
-            values.controller.uid = uid;
-            values.controller.gid = uid;
-        })
-    };
-    let refused = |manifest: &Manifest| -> Vec<String> {
-        let all = pods(manifest);
-        assert_eq!(all.len(), 3);
-        all.iter().flat_map(refused_by_restricted_v2).collect()
-    };
-    assert_eq!(refused(&with(None)), [""; 0]);
-    assert_eq!(refused(&with(Some(2103))), ["runAsUser"; 3]);
-    for pod in pods(&with(None)) {
-        assert_eq!(
-            pod["containers"][0]["securityContext"]["runAsNonRoot"],
-            true
-        );
-    }
 }
 
 #[test]
