@@ -70,6 +70,11 @@ async fn what_happens_in_clusters_is_seen_without_a_reload() {
     link[2]["spec"]["probeSpec"] = json!({
         "path": format!("/{NAME}"), "port": "4191", "period": "1s", "timeout": "1s", "failureThreshold": "2",
     });
+    // The API server accepts any text here.
+    let mut hostile = link[2].clone();
+    hostile["metadata"]["name"] = json!("hostile");
+    hostile["spec"]["targetClusterName"] = json!(HOSTILE);
+    link.push(hostile);
     apply(west, &link).await;
 
     let (_page, url, _folder) = serve(&[west, east]).await;
@@ -106,9 +111,13 @@ async fn what_happens_in_clusters_is_seen_without_a_reload() {
     assert!(complaints.is_empty(), "{complaints:#?}");
     let name = "document.getElementById('service').textContent.includes('in <img src=x')";
     assert_eq!(tab.value(name).await.unwrap(), true);
+    let links =
+        "document.getElementById('links').textContent.split('<img src=x onerror').length > 2";
+    tab.until(links).await.unwrap();
     let images = tab.value("document.images.length").await.unwrap();
     assert_eq!(images, 0);
     unlink(west, NAME).await;
+    unlink(west, "hostile").await;
 }
 
 /// Waits until the row of the federated Service says this. Returns how long that took.
