@@ -28,7 +28,8 @@ pub fn view(facts: &PageFacts) -> Value {
     })
 }
 
-/// The Services of other clusters that only this cluster can serve, by the cluster.
+/// The Services of other clusters that only this cluster can serve now, by the cluster. What has failed over may have
+/// other members, which cannot.
 fn alone(facts: &PageFacts) -> BTreeMap<&str, Vec<&ServiceRow>> {
     let links = facts.topology.links.iter();
     let targets: BTreeMap<(&str, &str), &str> = links
@@ -39,7 +40,10 @@ fn alone(facts: &PageFacts) -> BTreeMap<&str, Vec<&ServiceRow>> {
         .collect();
     let mut alone: BTreeMap<&str, Vec<&ServiceRow>> = BTreeMap::new();
     for row in &facts.services {
-        let mut served = row.from.iter().map(|from| member(from).1);
+        let away = &row.preferred.failed_over;
+        let is_away = |cluster: &str| away.iter().any(|away| away.cluster == cluster);
+        let served = row.from.iter().map(|from| member(from).1);
+        let mut served = served.filter(|cluster| !is_away(cluster));
         let (Some(first), Some(_)) = (served.next(), &row.service) else {
             continue;
         };
@@ -110,5 +114,24 @@ pub fn state(cluster: &ClusterNode) -> (&'static str, PageTone) {
         Some(true) => ("answers", PageTone::Good),
         Some(false) => ("not read", PageTone::Bad),
         None => ("no context", PageTone::Old),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures;
+
+    #[test]
+    fn member_that_has_failed_over_is_no_other_cluster() {
+        let mut facts = fixtures::few();
+        let alone_with_east = |facts: &PageFacts| {
+            let of = alone(facts).remove("east").unwrap_or_default();
+            let names = of.iter().map(|row| row.service.clone().unwrap_or_default());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(alone_with_east(&facts), ["web-federated", "db-east"]);
+        facts.services[0].preferred.failed_over.clear();
+        assert_eq!(alone_with_east(&facts), ["db-east"]);
     }
 }
