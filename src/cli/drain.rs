@@ -15,13 +15,13 @@ use clap::{Args, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use client::Cluster;
 use futures::future::join_all;
-use hints::hint::fail;
+use hints::{hint::fail, prose::listed};
 use links::fleet::loaded::LoadedFleet;
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
 
 use self::{
-    forecast::forecast,
+    forecast::{forecast, losses},
     report::{DrainReport, DrainResult, SourceDrain},
     source::{DrainIn, Drained, to_rejoin},
 };
@@ -31,6 +31,7 @@ use super::{
         complete,
         interrupt::on_interrupt,
         output,
+        prompt::{canceled, confirmed},
         wait::Progress,
     },
     fleet::{FleetFile, clusters_or_targets},
@@ -63,10 +64,14 @@ const BOUNDS: (Duration, Duration) = (
     Duration::from_secs(7 * 24 * 60 * 60),
 );
 
+/// Federated Services that a question names.
+const NAMED: usize = 10;
+
 /// Take a cluster out of federated Services for maintenance
 ///
 /// Requests to federated Services of this cluster go to the other members, also those that prefer it. The cluster stays in
-/// federated Services that have no other member; the command lists them. Mirrors of the cluster are not affected. The drain
+/// federated Services that have no other member; the command lists them. It asks first if others have members, but no
+/// ready endpoint. Mirrors of the cluster are not affected. The drain
 /// ends after --duration or with --end. Running `drain` again restarts the time.
 ///
 /// --dry-run tells whether the cluster can be taken out: which federated Services have no other member with a ready
@@ -98,6 +103,9 @@ pub struct DrainArgs {
     /// Namespace of the Link
     #[arg(long, value_name = "NAMESPACE", default_value = labels::MULTICLUSTER_NAMESPACE, conflicts_with = "file", value_parser = args::namespace, add = ArgValueCompleter::new(complete::namespaces))]
     namespace: String,
+    /// Do not ask before federated Services lose all ready endpoints
+    #[arg(long)]
+    yes: bool,
     /// Show what would be done and what would be lost, with the equivalent kubectl commands, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -124,22 +132,21 @@ impl DrainArgs {
 /// Runs the command. Exit code 1 if the cluster stays in a federated Service, or a source cluster failed.
 pub async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> {
     let file = args.fleet.load(global).await?;
+    let here = global.access();
+    let current = || here.kubeconfig().ok()?.current_context;
+    let here = here.context.clone().or_else(current);
+    let here = here.as_deref().unwrap_or("this cluster");
+    let places = places(global, args, file.as_ref()).await?;
+    if args.writes() && !args.end && !args.yes {
+        confirm(args, &places, here).await?;
+    }
     if args.writes() {
         on_interrupt(
             "a part of this may be done",
             "run the same command again, which does the rest",
         );
     }
-    let mut sources = if let Some(loaded) = &file {
-        in_all(global, args, loaded).await?
-    } else {
-        let cluster = Cluster::connect(&global.access()).await?;
-        vec![in_source(args, &args.namespace, None, &cluster).await?]
-    };
-    let here = global.access();
-    let current = || here.kubeconfig().ok()?.current_context;
-    let here = here.context.clone().or_else(current);
-    let here = here.as_deref().unwrap_or("this cluster");
+    let mut sources = in_all(args, &places).await?;
     for source in &mut sources {
         source.answer_as(here, &args.cluster);
     }
@@ -151,26 +158,113 @@ pub async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> 
     Ok(output::exit_code(report.is_incomplete()))
 }
 
-/// Does it in all clusters that the file links to this one, side by side.
-async fn in_all(
+/// A source cluster.
+struct Place<'a> {
+    /// Its name, if there may be others.
+    name: Option<&'a ClusterName>,
+    /// The namespace of its Links.
+    namespace: &'a str,
+    cluster: anyhow::Result<Cluster>,
+}
+
+impl<'a> Place<'a> {
+    fn drain<'d>(&'d self, args: &'d DrainArgs, cluster: &'d Cluster) -> DrainIn<'d> {
+        DrainIn {
+            cluster,
+            name: &args.cluster,
+            namespace: self.namespace,
+            has_others: self.name.is_some(),
+        }
+    }
+}
+
+/// The cluster of the context, or all that the file links to this one.
+async fn places<'a>(
     global: &Global,
-    args: &DrainArgs,
-    loaded: &LoadedFleet,
-) -> anyhow::Result<Vec<SourceDrain>> {
-    let sources = sources(loaded, &args.cluster)?;
-    let all = sources.into_iter().map(async |source| {
-        let done = async {
-            let (_, cluster) = loaded.connect(&global.access(), source).await?;
-            in_source(args, &loaded.namespace, Some(source), &cluster).await
-        };
-        let done = Box::pin(done).await;
-        done.unwrap_or_else(|error| SourceDrain {
-            reason: Some(format!("{error:#}")),
-            ..SourceDrain::of(Some(source), DrainResult::Failed)
+    args: &'a DrainArgs,
+    file: Option<&'a LoadedFleet>,
+) -> anyhow::Result<Vec<Place<'a>>> {
+    let Some(loaded) = file else {
+        let cluster = Cluster::connect(&global.access()).await?;
+        return Ok(vec![Place {
+            name: None,
+            namespace: &args.namespace,
+            cluster: Ok(cluster),
+        }]);
+    };
+    let access = global.access();
+    let sources = sources(loaded, &args.cluster)?.into_iter();
+    let places = sources.map(async |source| {
+        let connected = Box::pin(loaded.connect(&access, source)).await;
+        Place {
+            name: Some(source),
+            namespace: &loaded.namespace,
+            cluster: connected.map(|(_, cluster)| cluster),
+        }
+    });
+    Ok(join_all(places).await)
+}
+
+/// Asks before federated Services lose all ready endpoints. What cannot be read is a warning: a cluster may have to go
+/// although others do not answer. `here` is the name of a cluster without one.
+async fn confirm(args: &DrainArgs, places: &[Place<'_>], here: &str) -> anyhow::Result<()> {
+    let all = places.iter().filter_map(|place| {
+        let cluster = place.cluster.as_ref().ok()?;
+        Some(async move {
+            let found = Box::pin(losses(&place.drain(args, cluster))).await;
+            let name = place
+                .name
+                .map_or_else(|| here.to_owned(), ToString::to_string);
+            (name, found)
         })
     });
+    let progress = Progress::new("looking for other members");
+    let mut lost = Vec::new();
+    for (name, found) in progress.during(join_all(all)).await {
+        match found {
+            Ok(found) => lost.extend(found.iter().map(|id| format!("{id} in {name}"))),
+            Err(why) => output::warning(&format!(
+                "it could not be seen in {name} whether federated Services keep a ready endpoint: {why:#}"
+            )),
+        }
+    }
+    if lost.is_empty() {
+        return Ok(());
+    }
+    output::line(&format!(
+        "no other member has a ready endpoint: {}",
+        listed(&lost, NAMED)
+    ));
+    let question = format!("Drain {} all the same?", args.cluster);
+    let otherwise = "add a member or wait until one is ready, or pass --yes to drain it all the same; --dry-run shows more";
+    if confirmed(&question, otherwise)? {
+        return Ok(());
+    }
+    Err(canceled())
+}
+
+/// Does it in all of them, side by side. One that has a name does not fail the others.
+async fn in_all(args: &DrainArgs, places: &[Place<'_>]) -> anyhow::Result<Vec<SourceDrain>> {
+    let all = places.iter().map(async |place| {
+        let done = match &place.cluster {
+            Ok(cluster) => Box::pin(in_source(args, place, cluster)).await,
+            Err(error) => Err(anyhow::anyhow!("{error:#}")),
+        };
+        match (done, place.name) {
+            (Err(error), Some(_)) => Ok(SourceDrain {
+                reason: Some(format!("{error:#}")),
+                ..SourceDrain::of(place.name, DrainResult::Failed)
+            }),
+            (done, _) => done,
+        }
+    });
+    let all = join_all(all);
+    if places.iter().all(|place| place.name.is_none()) {
+        return all.await.into_iter().collect();
+    }
     let waiting = format!("waiting for the clusters that link to {}", args.cluster);
-    Ok(Progress::new(&waiting).during(join_all(all)).await)
+    let done = Progress::new(&waiting).during(all).await;
+    done.into_iter().collect()
 }
 
 /// The clusters that the file links to this one, at least one.
@@ -191,19 +285,13 @@ fn sources<'l>(
     Ok(sources)
 }
 
-/// Does it in one source cluster. It has a name if there may be others.
+/// Does it in one source cluster.
 async fn in_source(
     args: &DrainArgs,
-    namespace: &str,
-    name: Option<&ClusterName>,
+    place: &Place<'_>,
     cluster: &Cluster,
 ) -> anyhow::Result<SourceDrain> {
-    let source = DrainIn {
-        cluster,
-        name: &args.cluster,
-        namespace,
-        has_others: name.is_some(),
-    };
+    let (source, name) = (place.drain(args, cluster), place.name);
     let links = source.links().await?;
     let (links, end) = if args.end {
         match to_rejoin(links) {

@@ -58,6 +58,7 @@ async fn drained_cluster_leaves_federated_services_that_have_other_members_and_r
     in_step(west, "dr-east", &[]).await;
 
     a_dry_run_drains_nothing(west).await;
+    nothing_is_drained_that_is_ready_alone(east, west).await;
     a_dry_run_tells_what_would_move(north, west).await;
     only_mirrors_name_a_drained_cluster(west, &mirror, ip).await;
     a_drain_can_be_prolonged(west).await;
@@ -103,6 +104,19 @@ async fn a_dry_run_drains_nothing(west: &ControlPlane) {
         dry.contains("\nkubectl --context west -n linkerd-multicluster annotate links.multicluster.linkerd.io dr-east --overwrite multicluster.linkerd.io/drained-until="),
         "{dry}"
     );
+    let link = links(west).get("dr-east").await.unwrap();
+    let annotations = link.metadata.annotations.unwrap_or_default();
+    assert!(!annotations.contains_key(l::DRAINED_UNTIL));
+}
+
+/// Nobody can be asked here, so the command fails before it writes.
+async fn nothing_is_drained_that_is_ready_alone(east: &ControlPlane, west: &ControlPlane) {
+    endpoints(east, DRAINED, "near", 1).await;
+    let refused = cli(west, &["drain", "dr-east"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    let said = "no other member has a ready endpoint: drained/near-federated in west\n";
+    assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    assert!(refused.stderr.contains("pass --yes"), "{}", refused.stderr);
     let link = links(west).get("dr-east").await.unwrap();
     let annotations = link.metadata.annotations.unwrap_or_default();
     assert!(!annotations.contains_key(l::DRAINED_UNTIL));

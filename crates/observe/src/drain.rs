@@ -246,6 +246,17 @@ impl DrainForecast {
 }
 
 impl DrainFacts<'_> {
+    /// The federated Services whose ready endpoints are all of the cluster, as far as that is known.
+    pub fn only_here(&self) -> Vec<ResourceId> {
+        let federated = self.mirrors.iter().filter(|mirror| {
+            let forecast = self.federated(mirror);
+            let loses = forecast.is_some_and(|of| of.outcome == DrainOutcome::LosesEndpoints);
+            // Without ready endpoints of its own, there is nothing to lose.
+            loses && self.ready(&mirror.metadata.resource_id(), self.cluster) != Some(0)
+        });
+        federated.map(|of| of.metadata.resource_id()).collect()
+    }
+
     /// The forecast for a federated Service, if the cluster is a member of it.
     fn federated(&self, service: &Service) -> Option<FederatedForecast> {
         let id = service.metadata.resource_id();

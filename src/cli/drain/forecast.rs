@@ -34,8 +34,33 @@ const CLIENTS: usize = 100;
 /// Maximum number of callers of a mirror that the text names.
 const NAMED: usize = 5;
 
+/// What is read of a source cluster.
+struct Read {
+    mirrors: Vec<Service>,
+    services: Known<TrafficServices>,
+    drained: BTreeSet<String>,
+}
+
 /// Reads what a drain would do in a source cluster.
 pub async fn forecast(source: &DrainIn<'_>) -> anyhow::Result<DrainForecast> {
+    let read = read(source).await?;
+    let clients = clients(source.cluster, &read.services).await;
+    let cluster = source.name.to_string();
+    Ok(DrainForecast::of(&read.facts(&cluster, &clients)))
+}
+
+/// The federated Services that would lose all ready endpoints, as far as that can be seen.
+pub async fn losses(source: &DrainIn<'_>) -> anyhow::Result<Vec<ResourceId>> {
+    let read = read(source).await?;
+    if let Err(why) = &read.services {
+        let why = why.clone();
+        return Err(why.context("cannot read endpoints of members").into());
+    }
+    let unread = Ok(DrainClients::default());
+    Ok(read.facts(&source.name.to_string(), &unread).only_here())
+}
+
+async fn read(source: &DrainIn<'_>) -> anyhow::Result<Read> {
     let (cluster, namespace) = (source.cluster, source.namespace);
     let wanted = ServiceWanted::default();
     let (all, services, links) = futures::join!(
@@ -56,14 +81,23 @@ pub async fn forecast(source: &DrainIn<'_>) -> anyhow::Result<DrainForecast> {
         }
         Err(why) => Err(why),
     };
-    let clients = clients(cluster, &services).await;
-    Ok(DrainForecast::of(&DrainFacts {
-        cluster: &source.name.to_string(),
-        drained: &drained(&links?, timing::now()),
-        mirrors: &all,
-        services: &services,
-        clients: &clients,
-    }))
+    Ok(Read {
+        mirrors: all,
+        services,
+        drained: drained(&links?, timing::now()),
+    })
+}
+
+impl Read {
+    fn facts<'r>(&'r self, cluster: &'r str, clients: &'r Known<DrainClients>) -> DrainFacts<'r> {
+        DrainFacts {
+            cluster,
+            drained: &self.drained,
+            mirrors: &self.mirrors,
+            services: &self.services,
+            clients,
+        }
+    }
 }
 
 /// The federated Services of which a cluster is a member.

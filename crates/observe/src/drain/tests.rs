@@ -205,6 +205,57 @@ fn federated_services_move_if_another_member_has_ready_endpoints() {
 }
 
 #[test]
+fn only_the_cluster_has_ready_endpoints() {
+    for (remote, local, ready, unread, is_lost) in [
+        (
+            "web@east,web@north",
+            true,
+            &[("east", 2)][..],
+            &[][..],
+            true,
+        ),
+        (
+            "web@east,web@north",
+            true,
+            &[("east", 2), ("local", 1)],
+            &[],
+            false,
+        ),
+        // What it has not, it cannot lose.
+        ("web@east,web@north", true, &[], &[], false),
+        // The cluster stays.
+        ("web@east", false, &[("east", 2)], &[], false),
+        (
+            "web@east,web@north",
+            false,
+            &[("east", 2)],
+            &["north"],
+            false,
+        ),
+        ("web@east", true, &[], &["east"], true),
+    ] {
+        let (mirrors, services) = ([federated(remote, local)], members(ready, unread));
+        let facts = DrainFacts {
+            cluster: "east",
+            drained: &BTreeSet::new(),
+            mirrors: &mirrors,
+            services: &services,
+            clients: &clients(0, vec![]),
+        };
+        let expected = if is_lost {
+            vec![id("web-federated")]
+        } else {
+            vec![]
+        };
+        assert_eq!(
+            facts.only_here(),
+            expected,
+            "{remote} {local} {ready:?} {unread:?}"
+        );
+    }
+}
+
+#[test]
 fn requests_move_to_the_members_that_are_left() {
     let read = vec![
         client("web-federated", 1, 900.0, 240.0),
