@@ -14,9 +14,13 @@ use controller::preview::{self, PreviewOf, PreviewSettings, Proposed};
 use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::ListParams};
+use links::link::handed::check_credentials;
 use manifests::yaml;
 use mirror_core::{
-    api::link::{Link, LinkObject},
+    api::{
+        link::{Link, LinkObject},
+        text::one_line,
+    },
     mirror::{self, Confirmed, Local, Object, ObjectKind, Outcome, State, Write},
 };
 use observe::clusters::misspelled::{misspelled, service_labels};
@@ -217,9 +221,18 @@ pub fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
         text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read {}", file.display()))?;
     }
-    let hint = "pass the output of `link-gen`: two Secrets and a Link";
-    let documents = yaml::documents(&text)
-        .map_err(|_| fail(format!("invalid YAML in {}", file.display()), hint))?;
+    proposed(&text).map_err(|why| {
+        fail(
+            format!("{}: {}", file.display(), one_line(&why)),
+            "pass the output of `link-gen`: two Secrets and a Link, and nothing else",
+        )
+    })
+}
+
+/// The Link of a file, and its credentials. Whoever wrote the file may be nobody to trust, and whoever reads the plan takes
+/// it for all that the file does. So it has to have nothing else.
+fn proposed(text: &str) -> Result<Proposed, String> {
+    let documents = yaml::documents(text).map_err(|_| "invalid YAML")?;
     let (mut link, mut credentials) = (None, BTreeMap::new());
     // `kubectl get -o yaml` prints several objects as one list.
     let objects = documents.into_iter().flat_map(|mut document| {
@@ -228,13 +241,21 @@ pub fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
             None => vec![document],
         }
     });
-    for document in objects {
-        match document["kind"].as_str() {
-            Some("Link") => link = serde_json::from_value::<Link>(document).ok(),
-            Some("Secret") => {
-                let Ok(secret) = serde_json::from_value::<Secret>(document) else {
-                    continue;
-                };
+    for document in objects.filter(|object: &Value| !object.is_null()) {
+        let text = |path: &str| {
+            let text = document.pointer(path).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        let (kind, name) = (text("/kind"), text("/metadata/name"));
+        match kind.as_str() {
+            "Link" if link.is_none() => {
+                let decoded = serde_json::from_value::<Link>(document);
+                link = Some(decoded.map_err(|error| format!("the Link is invalid: {error}"))?);
+            }
+            "Secret" => {
+                let secret: Secret = serde_json::from_value(document)
+                    .map_err(|_| format!("the Secret {name} is invalid"))?;
+                check_credentials(&secret)?;
                 if let Some(kubeconfig) = kubeconfig_in(&secret) {
                     // Linkerd's Secret has the same name, and comes after the controller's.
                     let kubeconfig = || kubeconfig.0.clone();
@@ -243,10 +264,11 @@ pub fn read(file: &PathBuf) -> anyhow::Result<Proposed> {
                         .or_insert_with(kubeconfig);
                 }
             }
-            _ => {}
+            "Link" => return Err(format!("the Link {name} is the second one")),
+            _ => return Err(format!("it has the {kind:?} {name:?}")),
         }
     }
-    let link = link.ok_or_else(|| fail(format!("no Link found in {}", file.display()), hint))?;
+    let link = link.ok_or("no Link found")?;
     Ok(Proposed { link, credentials })
 }
 
@@ -345,3 +367,6 @@ fn change(state: &State, write: &Write) -> PlannedChange {
         fields,
     }
 }
+
+#[cfg(test)]
+mod tests;

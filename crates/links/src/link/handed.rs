@@ -323,11 +323,7 @@ fn check_link(link: &Link, name: &ClusterName) -> Result<(), String> {
 
 /// Fails if a Secret has something else than the credentials of this cluster.
 fn check_secret(secret: &Secret, name: &ClusterName) -> Result<(), String> {
-    let path = format!(
-        "the Secret {:?} in {}",
-        secret.name_any(),
-        secret.namespace().unwrap_or_default()
-    );
+    let path = path(secret);
     if secret.name_any() != name.credentials_secret() {
         return Err(format!(
             "{path} is not called {}",
@@ -344,6 +340,13 @@ fn check_secret(secret: &Secret, name: &ClusterName) -> Result<(), String> {
     if cluster.is_some_and(|cluster| *cluster != name.to_string()) {
         return Err(format!("{path} has the label of another cluster"));
     }
+    check_credentials(secret)
+}
+
+/// Fails if a Secret has something else than a kubeconfig with one cluster and one token, such as one that runs a program
+/// or reads a file. The error does not quote it.
+pub fn check_credentials(secret: &Secret) -> Result<(), String> {
+    let path = path(secret);
     let keys = secret.data.iter().flatten().map(|(key, _)| key.as_str());
     if !keys.eq([KUBECONFIG_KEY]) {
         return Err(format!("{path} has other data than a kubeconfig"));
@@ -353,6 +356,11 @@ fn check_secret(secret: &Secret, name: &ClusterName) -> Result<(), String> {
     let parsed = text.and_then(|text| yaml::from_yaml::<Value>(text).ok());
     let parsed = parsed.ok_or_else(|| format!("the kubeconfig of {path} is not valid YAML"))?;
     check_kubeconfig(&parsed, &format!("the kubeconfig of {path}"))
+}
+
+fn path(secret: &Secret) -> String {
+    let (name, namespace) = (secret.name_any(), secret.namespace().unwrap_or_default());
+    format!("the Secret {name:?} in {namespace}")
 }
 
 /// Fails if a kubeconfig has more than one cluster and one token.
