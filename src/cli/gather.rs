@@ -40,6 +40,9 @@ use super::common::{
     wait::spin,
 };
 
+/// Most characters of a name in a path.
+const NAME: usize = 200;
+
 const EXAMPLES: &str = "\
 Examples:
   # Gather what is known of the current context's cluster
@@ -267,8 +270,25 @@ fn add(archive: &mut Archive, path: &str, what: &str, text: &str) -> anyhow::Res
     })
 }
 
+/// The path of a file without what leads out of its folder, which a hostile API server may give its objects as a name.
+fn inside(path: &str) -> String {
+    let plain = |c: char| match c {
+        c if c.is_ascii_alphanumeric() || "-._".contains(c) => c,
+        _ => '_',
+    };
+    let parts = path.split('/').map(|part| {
+        let name: String = part.chars().map(plain).take(NAME).collect();
+        if name.trim_matches('.').is_empty() {
+            "_".to_owned()
+        } else {
+            name
+        }
+    });
+    parts.collect::<Vec<_>>().join("/")
+}
+
 fn add_file(archive: &mut Archive, folder: &str, file: BundleFile) -> anyhow::Result<IndexEntry> {
-    let path = format!("{folder}/{}", file.path);
+    let path = format!("{folder}/{}", inside(&file.path));
     let what = |more: &str| format!("{}{more}", file.what);
     match file.content {
         Err(why) => Ok(IndexEntry {
@@ -293,6 +313,21 @@ fn add_file(archive: &mut Archive, folder: &str, file: BundleFile) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_stay_in_their_folder() {
+        for (path, expected) in [
+            ("diagnose/shop-web.txt", "diagnose/shop-web.txt"),
+            (
+                "diagnose/a/../../../b-web.txt",
+                "diagnose/a/_/_/_/b-web.txt",
+            ),
+            ("/etc/x\u{1b}[2K", "_/etc/x__2K"),
+        ] {
+            assert_eq!(inside(path), expected);
+        }
+        assert_eq!(inside(&"a".repeat(300)).len(), NAME);
+    }
 
     #[test]
     fn folders_stay_in_the_archive() {
