@@ -1,7 +1,7 @@
 //! Writes files whole or not at all.
 
 use std::{
-    fs::{OpenOptions, remove_file, rename},
+    fs::{DirBuilder, OpenOptions, remove_file, rename},
     io::{self, Write as _},
     path::{Path, PathBuf},
 };
@@ -27,6 +27,15 @@ pub fn write_whole(path: &Path, content: &[u8], readers: FileReaders) -> io::Res
     // A new file: one that is there may be readable for others.
     write_new(&partial, content, readers)?;
     rename(&partial, path).inspect_err(|_| drop(remove_file(&partial)))
+}
+
+/// Creates a folder that only its owner may read, and those above it.
+pub fn create_private(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 /// Writes a file that must not be there yet.
@@ -72,6 +81,13 @@ mod tests {
 
         assert!(write_new(&path, b"newer", FileReaders::Owner).is_err());
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
+
+        let private = folder.path().join("of/west");
+        create_private(&private).unwrap();
+        for made in [private.as_path(), private.parent().unwrap()] {
+            let mode = made.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
 
         let nowhere = folder.path().join("missing/file");
         assert!(write_whole(&nowhere, b"new", FileReaders::Umask).is_err());

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -16,7 +15,7 @@ use hints::{
     suggest::ClusterFlags,
 };
 use links::{
-    files::{FileReaders, write_whole},
+    files::{FileReaders, create_private, write_whole},
     fleet::{
         accounts::{LinkAccount, account_writes, token},
         apply::account_of,
@@ -223,7 +222,7 @@ fn write_files(
         let own = folder.join(source.to_string());
         let path = own.join(format!("{}.yaml", args.target));
         let text = args.output.format(manifest)?;
-        fs::create_dir_all(&own)
+        create_private(&own)
             .and_then(|()| write_whole(&path, text.as_bytes(), FileReaders::Owner))
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
