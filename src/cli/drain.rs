@@ -167,7 +167,7 @@ struct Place<'a> {
     cluster: anyhow::Result<Cluster>,
 }
 
-impl<'a> Place<'a> {
+impl Place<'_> {
     fn drain<'d>(&'d self, args: &'d DrainArgs, cluster: &'d Cluster) -> DrainIn<'d> {
         DrainIn {
             cluster,
