@@ -117,6 +117,14 @@ pub fn never_expires_in(kubeconfig_bytes: &[u8]) -> Option<String> {
     claims.get("exp").is_none().then(|| namespace.to_owned())
 }
 
+/// What a credentials Secret uses of the machine that reads it: a program, or a file.
+pub fn credentials_use(kubeconfig_bytes: &[u8]) -> Option<&'static str> {
+    match parse_credentials(kubeconfig_bytes) {
+        Err(CredentialsError::Forbidden(uses)) => Some(uses),
+        _ => None,
+    }
+}
+
 /// Why the connection of a credentials Secret is not secure; `None` if it is, or if there is none.
 pub fn insecure_tls(kubeconfig_bytes: &[u8]) -> Option<InsecureTls> {
     let kubeconfig = parse_credentials(kubeconfig_bytes).ok()?;

@@ -32,6 +32,7 @@ pub fn problems(
     found.extend(insecure(link).map(Finding::from));
     found.extend(theirs.and_then(|theirs| missing(link, theirs, flags)));
     found.extend(theirs.and_then(|theirs| ignored(link, theirs, flags)));
+    found.extend(theirs.and_then(|theirs| dangerous(link, theirs, flags)));
     found.extend(own.map_or_else(recorded, |own| expiring(link, own, now, flags)));
     if let Some(theirs) = theirs {
         found.extend(differs(link, links, theirs, flags));
@@ -130,6 +131,24 @@ pub fn ignored(link: &LinkSnapshot, theirs: &Destination, flags: &ClusterFlags) 
         let found = Finding::broken(Cause::LinkerdSecretIgnored, what).fixed_by(&delete);
         found.fixed_by(&flags.link()).fixed_by(&restart)
     })
+}
+
+/// The problem if Linkerd's Secret makes it run a program, or read a file, which whoever wrote the Secret has chosen. Versions
+/// of Linkerd before edge-26.9.1 do that.
+pub fn dangerous(
+    link: &LinkSnapshot,
+    theirs: &Destination,
+    flags: &ClusterFlags,
+) -> Option<Finding> {
+    let known = theirs.credentials.get(link.cluster())?;
+    let (namespace, name) = (&theirs.namespace, &known.name);
+    let uses = known.uses?;
+    let what = format!(
+        "the kubeconfig in the Secret {namespace}/{name} uses {uses}, so whoever wrote it acts as linkerd-destination"
+    );
+    let delete = flags.kubectl("-n {} delete secret {}", &[namespace, name]);
+    let found = Finding::from(what).fixed_by(&delete);
+    Some(found.fixed_by(&flags.link()))
 }
 
 /// Whether a Link needs Linkerd to connect to the target cluster: for remote discovery or federated Services.

@@ -202,6 +202,9 @@ pub struct LinkerdCredentials {
     pub name: String,
     /// What the Secret lacks, if so; Linkerd ignores such a Secret.
     pub lacks: Vec<String>,
+    /// What its kubeconfig uses of the machine that reads it, such as a program. Linkerd uses that, and our controller
+    /// refuses it.
+    pub uses: Option<&'static str>,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// When its token expires, if ever.

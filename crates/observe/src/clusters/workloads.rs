@@ -1,6 +1,6 @@
 //! Deployments and pods → the input of the rules. Pure.
 
-use client::{credentials_expiry, kubeconfig_in, token_fingerprint};
+use client::{credentials_expiry, credentials_use, kubeconfig_in, token_fingerprint};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -201,6 +201,7 @@ pub fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredential
     let credentials = LinkerdCredentials {
         name: secret.metadata.name.clone().unwrap_or_default(),
         lacks: lacks(secret),
+        uses: kubeconfig.and_then(credentials_use),
         created,
         expiry: kubeconfig.and_then(credentials_expiry),
         token: kubeconfig.and_then(token_fingerprint),
@@ -383,6 +384,20 @@ mod tests {
             let found = started(&serde_json::from_value(pod).unwrap());
             assert_eq!(found, expected.map(|at| at.parse().unwrap()), "{phase}");
         }
+    }
+
+    #[test]
+    fn kubeconfig_that_runs_a_program_is_found() {
+        let kubeconfig = "{clusters: [{name: a, cluster: {server: https://a}}], users: [{name: a, user: {exec: \
+                          {command: x}}}], contexts: [{name: a, context: {cluster: a, user: a}}], current-context: a}";
+        let kubeconfig = k8s_openapi::ByteString(kubeconfig.into());
+        let secret = json!({
+            "metadata": { "name": "a", "labels": { labels::CREDENTIALS_CLUSTER: "east" } },
+            "data": { labels::KUBECONFIG_KEY: kubeconfig },
+        });
+        let secret = serde_json::from_value(secret).unwrap();
+        let found = linkerd_credentials(&secret).unwrap().1;
+        assert_eq!(found.uses, Some("an exec plugin"));
     }
 
     #[test]

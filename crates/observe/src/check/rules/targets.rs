@@ -100,8 +100,10 @@ pub fn destination(snapshot: &FullSnapshot) -> Verdict {
     let verdict = per_link(snapshot, |link| {
         let missing = credentials::missing(link, known, &snapshot.cluster.flags);
         let ignored = credentials::ignored(link, known, &snapshot.cluster.flags);
+        let dangerous = credentials::dangerous(link, known, &snapshot.cluster.flags);
         let differs = credentials::differs(link, snapshot.links(), known, &snapshot.cluster.flags);
-        Some(missing.into_iter().chain(ignored).chain(differs).collect())
+        let all = [missing, ignored, dangerous, differs];
+        Some(all.into_iter().flatten().collect())
     });
     let mut unlinked = unlinked(snapshot, known);
     if unlinked.is_empty() {
