@@ -159,7 +159,7 @@ pub async fn run(global: &Global, args: &DrainArgs) -> anyhow::Result<ExitCode> 
 }
 
 /// A source cluster.
-struct Place<'a> {
+struct SourcePlace<'a> {
     /// Its name, if there may be others.
     name: Option<&'a ClusterName>,
     /// The namespace of its Links.
@@ -167,7 +167,7 @@ struct Place<'a> {
     cluster: anyhow::Result<Cluster>,
 }
 
-impl Place<'_> {
+impl SourcePlace<'_> {
     fn drain<'d>(&'d self, args: &'d DrainArgs, cluster: &'d Cluster) -> DrainIn<'d> {
         DrainIn {
             cluster,
@@ -183,10 +183,10 @@ async fn places<'a>(
     global: &Global,
     args: &'a DrainArgs,
     file: Option<&'a LoadedFleet>,
-) -> anyhow::Result<Vec<Place<'a>>> {
+) -> anyhow::Result<Vec<SourcePlace<'a>>> {
     let Some(loaded) = file else {
         let cluster = Cluster::connect(&global.access()).await?;
-        return Ok(vec![Place {
+        return Ok(vec![SourcePlace {
             name: None,
             namespace: &args.namespace,
             cluster: Ok(cluster),
@@ -196,7 +196,7 @@ async fn places<'a>(
     let sources = sources(loaded, &args.cluster)?.into_iter();
     let places = sources.map(async |source| {
         let connected = Box::pin(loaded.connect(&access, source)).await;
-        Place {
+        SourcePlace {
             name: Some(source),
             namespace: &loaded.namespace,
             cluster: connected.map(|(_, cluster)| cluster),
@@ -207,7 +207,7 @@ async fn places<'a>(
 
 /// Asks before federated Services lose all ready endpoints. What cannot be read is a warning: a cluster may have to go
 /// although others do not answer. `here` is the name of a cluster without one.
-async fn confirm(args: &DrainArgs, places: &[Place<'_>], here: &str) -> anyhow::Result<()> {
+async fn confirm(args: &DrainArgs, places: &[SourcePlace<'_>], here: &str) -> anyhow::Result<()> {
     let all = places.iter().filter_map(|place| {
         let cluster = place.cluster.as_ref().ok()?;
         Some(async move {
@@ -244,7 +244,7 @@ async fn confirm(args: &DrainArgs, places: &[Place<'_>], here: &str) -> anyhow::
 }
 
 /// Does it in all of them, side by side. One that has a name does not fail the others.
-async fn in_all(args: &DrainArgs, places: &[Place<'_>]) -> anyhow::Result<Vec<SourceDrain>> {
+async fn in_all(args: &DrainArgs, places: &[SourcePlace<'_>]) -> anyhow::Result<Vec<SourceDrain>> {
     let all = places.iter().map(async |place| {
         let done = match &place.cluster {
             Ok(cluster) => Box::pin(in_source(args, place, cluster)).await,
@@ -288,7 +288,7 @@ fn sources<'l>(
 /// Does it in one source cluster.
 async fn in_source(
     args: &DrainArgs,
-    place: &Place<'_>,
+    place: &SourcePlace<'_>,
     cluster: &Cluster,
 ) -> anyhow::Result<SourceDrain> {
     let (source, name) = (place.drain(args, cluster), place.name);

@@ -269,7 +269,7 @@ fn run(cli: &Cli, matches: &ArgMatches) -> anyhow::Result<ExitCode> {
             return block_on(gather::run(&cli.global, args, settings_of));
         }
         Command::Traffic(args) => return block_on(traffic::run(&cli.global, args)),
-        Command::Verify(args) => return block_on(verify::run(&cli.global, args)),
+        Command::Verify(args) => return block_on(verify::run(&cli.global, args, settings_of)),
         Command::Canary(args) => block_on(canary::run(args))?,
         Command::Version(args) => return block_on(version::run(&cli.global, args)),
     }

@@ -10,7 +10,10 @@ use std::{fs, path::Path, process::ExitCode, time::Duration};
 use anyhow::Context as _;
 use hints::hint::fail;
 use observe::{
-    clusters::canaries::{CanarySpec, namespaces::FoundNamespace, program::CanaryKey},
+    clusters::{
+        canaries::{CanarySpec, namespaces::FoundNamespace, program::CanaryKey},
+        workloads::ParseArgs,
+    },
     verify::{StepResult, VerifyReport, VerifyStep},
 };
 use tokio::time::Instant;
@@ -28,15 +31,15 @@ use super::common::{
 /// How much of the time is for the deletion at the end.
 const DELETION: Duration = Duration::from_secs(25);
 
-/// Runs the command. Exit code 1 if a step has failed.
-pub async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode> {
+/// Runs the command. Exit code 1 if a step has failed. `parse` reads the arguments of a controller.
+pub async fn run(global: &Global, args: &VerifyArgs, parse: ParseArgs) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let pair = Pair::connect(global, args).await?;
     if args.cleanup {
         return Box::pin(clean(&pair, args, began + args.timeout)).await;
     }
     let progress = Progress::new("checking the clusters");
-    let work = Box::pin(verify(&pair, args, &progress, began));
+    let work = Box::pin(verify(&pair, args, parse, &progress, began));
     let result = progress.during(work).await;
     let (report, was_stopped) = match result {
         Ok(done) => done,
@@ -62,11 +65,12 @@ pub async fn run(global: &Global, args: &VerifyArgs) -> anyhow::Result<ExitCode>
 async fn verify(
     pair: &Pair,
     args: &VerifyArgs,
+    parse: ParseArgs,
     progress: &Progress,
     began: Instant,
 ) -> anyhow::Result<(VerifyReport, bool)> {
     let name = format!("{:08x}", fastrand::u32(..));
-    let verified = Box::pin(pair.check(args, &name)).await?;
+    let verified = Box::pin(pair.check(args, &name, parse)).await?;
     let found = pair.found(&args.namespace).await?;
     let end = began + args.timeout;
     // They end the steps early, and the canaries are deleted all the same.

@@ -1,5 +1,8 @@
 //! Federated Services whose members prefer a cluster: the routes that the controller writes, and how they change.
 
+use std::time::{Duration, Instant};
+
+use browser::{Browser, Tab};
 use control_plane::{AuditEvent, ControlPlane, eventually, gateway_api_crds};
 use k8s_openapi::api::{core::v1::Service, discovery::v1::EndpointSlice};
 use kube::Api;
@@ -18,12 +21,13 @@ use crate::support::{
         addresses, annotation, apply, delete, endpoints, gone, join, namespace, patch, service,
         slices_of, slices_that,
     },
+    page::serve,
     planes::{Alone, alone},
     program::run,
 };
 
 /// Namespace, cluster and group of members of this test.
-pub(crate) const NAME: &str = "preferred";
+const NAME: &str = "preferred";
 const FLAGS: [&str; 3] = [
     "--federated-service-selector=mirror.linkerd.io/federated=preferred",
     "--enable-routes",
@@ -96,15 +100,15 @@ fn is_ready(slices: &[EndpointSlice], address: &str) -> bool {
 }
 
 /// Two clusters with a member each, of which the local one is preferred, and a controller that may create routes.
-pub(crate) struct Scene {
+struct Scene {
     // Before the control planes: fields are dropped in this order.
     _controller: Controller,
     gateways: Gateways,
-    pub(crate) alone: Alone,
+    alone: Alone,
 }
 
 impl Scene {
-    pub(crate) async fn set() -> Self {
+    async fn set() -> Self {
         let alone = alone().await;
         let (source, far) = (&*alone.source, &*alone.far);
         permit(source, true).await;
@@ -401,4 +405,40 @@ async fn other_cluster_is_preferred(source: &ControlPlane, gateways: &Gateways) 
     let turned = when("patch", "httproutes", ROUTE).unwrap();
     let deleted = when("delete", "services", MIRROR).unwrap();
     assert!(turned < deleted, "{turned} {deleted}");
+}
+
+/// Waits until the row of the federated Service says this. Returns how long that took.
+async fn federated_is(tab: &mut Tab, said: &str) -> Duration {
+    let since = Instant::now();
+    let row = "[...document.querySelectorAll('#federated tbody tr')]";
+    let wanted = format!("{row}.some((row) => row.textContent.includes('{said}'))");
+    tab.until(&wanted).await.unwrap();
+    since.elapsed()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
+async fn failover_and_its_end_are_seen_without_a_reload() {
+    if !Browser::installed("the page shows a failover") {
+        return;
+    }
+    let scene = Scene::set().await;
+    let source = &*scene.alone.source;
+    source.install_gateway_api().await.unwrap();
+    let (_page, url, _folder) = serve(&[source]).await;
+    let mut browser = Browser::start().await.unwrap();
+    let mut tab = browser.tab().await.unwrap();
+    tab.open(&url).await.unwrap();
+    federated_is(&mut tab, "healthy").await;
+    endpoints(source, NAME, "web", 0).await;
+    let failed_over = federated_is(&mut tab, "failed over").await;
+    endpoints(source, NAME, "web", 2).await;
+    let returned = federated_is(&mut tab, "healthy").await;
+    eprintln!(
+        "a failover is seen after {failed_over:?}, its end {returned:?} after the endpoints are back, of which the \
+         hold-down is 3 s"
+    );
+    let (own, _) = url.rsplit_once('/').unwrap();
+    let complaints = tab.complaints(own);
+    assert!(complaints.is_empty(), "{complaints:#?}");
 }

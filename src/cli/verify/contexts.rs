@@ -18,15 +18,13 @@ use observe::{
         leader::pods as controller_pods,
         snapshot::{ClusterSnapshot, LinkSnapshot},
         topology::Topology,
+        workloads::ParseArgs,
     },
     verify::{CanaryMode, CanaryService, client_identity},
 };
 
 use super::args::VerifyArgs;
-use crate::cli::{
-    common::{args::Global, contexts::refuse_silence},
-    settings_of,
-};
+use crate::cli::common::{args::Global, contexts::refuse_silence};
 
 /// The two clusters of a run.
 pub struct Pair {
@@ -79,8 +77,14 @@ impl Pair {
         })
     }
 
-    /// Fails unless all is as it has to be. Writes nothing. `run` names the run.
-    pub async fn check(&self, args: &VerifyArgs, run: &str) -> anyhow::Result<Verified> {
+    /// Fails unless all is as it has to be. Writes nothing. `run` names the run, and `parse` reads the arguments of a
+    /// controller.
+    pub async fn check(
+        &self,
+        args: &VerifyArgs,
+        run: &str,
+        parse: ParseArgs,
+    ) -> anyhow::Result<Verified> {
         self.may(args).await?;
         self.refuse_itself().await?;
         let (source, target) = futures::join!(
@@ -96,7 +100,7 @@ impl Pair {
             client_identity(&config, &self.source.linkerd_namespace, &args.namespace)
         });
         let (mut services, skipped) = offered(&link, args, run)?;
-        let export_gateway = self.export_gateway(&link).await;
+        let export_gateway = self.export_gateway(&link, parse).await;
         if export_gateway.is_some() {
             services.sort_by_key(|service| service.gateway.is_some());
         }
@@ -252,9 +256,9 @@ impl Pair {
     }
 
     /// The gateway of the target cluster, if it is known to forward only what is exported.
-    async fn export_gateway(&self, link: &LinkSnapshot) -> Option<ResourceId> {
+    async fn export_gateway(&self, link: &LinkSnapshot, parse: ParseArgs) -> Option<ResourceId> {
         let namespace = link.link.spec.gateway_identity.split('.').nth(1)?;
-        let found = pods::export_gateway(&self.target, namespace, settings_of).await;
+        let found = pods::export_gateway(&self.target, namespace, parse).await;
         Some(ResourceId::new(namespace, &found.ok()??))
     }
 

@@ -24,6 +24,7 @@ pub(crate) mod objects;
 // A second installation.
 pub(crate) mod other;
 // The control planes that tests share, and those that they use one after another.
+pub(crate) mod page;
 pub(crate) mod planes;
 // One run of the program.
 pub(crate) mod program;
