@@ -19,6 +19,7 @@ use hints::{hint::fail, prose::listed};
 use links::fleet::loaded::LoadedFleet;
 use manifests::link::ClusterName;
 use mirror_core::api::labels;
+use tokio::time::timeout;
 
 use self::{
     forecast::{forecast, losses},
@@ -66,6 +67,8 @@ const BOUNDS: (Duration, Duration) = (
 
 /// Federated Services that a question names.
 const NAMED: usize = 10;
+/// How long to look for other members. A cluster that is dead does not say which endpoints it has.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// Take a cluster out of federated Services for maintenance
 ///
@@ -211,7 +214,9 @@ async fn confirm(args: &DrainArgs, places: &[SourcePlace<'_>], here: &str) -> an
     let all = places.iter().filter_map(|place| {
         let cluster = place.cluster.as_ref().ok()?;
         Some(async move {
-            let found = Box::pin(losses(&place.drain(args, cluster))).await;
+            let source = place.drain(args, cluster);
+            let found = timeout(LOOK, Box::pin(losses(&source))).await;
+            let found = found.unwrap_or_else(|_| Err(anyhow::anyhow!("not within {LOOK:?}")));
             let name = place
                 .name
                 .map_or_else(|| here.to_owned(), ToString::to_string);
