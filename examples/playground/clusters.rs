@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use control_plane::{Assets, ControlPlane, LinkerdOptions, eventually};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Pod, Secret, Service},
+    core::v1::{Pod, Service},
     discovery::v1::EndpointSlice,
 };
 use kube::{
@@ -77,8 +77,7 @@ impl Clusters {
             let routes = ["install", "--set=federation.routes=true"];
             tools.apply(plane.name(), &routes, plane.name()).await?;
             give_gateway_address(plane, number).await?;
-            run_deployments(plane).await?;
-            await_token(plane).await
+            run_deployments(plane).await
         };
         let [west, east, north] = self.all();
         let installed = async { try_join!(install(1, west), install(2, east), install(3, north)) };
@@ -183,23 +182,6 @@ async fn run_deployments(plane: &ControlPlane) -> anyhow::Result<()> {
             .context("failed to make the Deployments available")?;
     }
     Ok(())
-}
-
-/// Waits for the token that `link-gen` needs. Kubernetes creates the token shortly after `install`.
-async fn await_token(plane: &ControlPlane) -> anyhow::Result<()> {
-    let secrets = Api::<Secret>::namespaced(plane.client(), labels::MULTICLUSTER_NAMESPACE);
-    eventually(
-        "the token of the remote-access ServiceAccount",
-        SOON,
-        async || {
-            let secret = secrets
-                .get(&format!("{}-token", labels::REMOTE_ACCESS_ACCOUNT))
-                .await?;
-            let filled = secret.data.is_some_and(|data| data.contains_key("token"));
-            Ok(filled.then_some(()))
-        },
-    )
-    .await
 }
 
 /// Writes the status of Pods, as the kubelet does: they run, and have addresses.

@@ -124,9 +124,9 @@ fn text(reports: &[AttackReport]) -> String {
         let Thief {
             namespace, account, ..
         } = &report.thief;
-        lines.push(format!(
+        lines.push(one_line(&format!(
             "With the token of {whose} ({namespace}/{account}):"
-        ));
+        )));
         lines.extend(report.attempts.iter().map(line));
         lines.push(String::new());
     }
@@ -146,6 +146,7 @@ fn text(reports: &[AttackReport]) -> String {
 fn line(tried: &Tried) -> String {
     let (mark, color, answer) = match (&tried.answer, tried.permitted_because) {
         (AttackAnswer::RefusedByRights, _) => ("√", AnsiColor::Green, "no right to it".to_owned()),
+        (AttackAnswer::NothingThere, _) => ("√", AnsiColor::Green, "nothing there".to_owned()),
         (AttackAnswer::RefusedByAdmission(policy), _) => (
             "√",
             AnsiColor::Green,

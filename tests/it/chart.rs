@@ -25,6 +25,8 @@ const LINKERDS: &str = concat!(
 const OLDER: &str = "0.0.9";
 /// A column of `kubectl get links` that the older version does not have.
 const COLUMN: &str = "Unhealthy";
+/// The Secret in which Kubernetes stores a token of the account.
+const STORED: &str = "linkerd-service-mirror-remote-access-default-token";
 const CRD: &str = "links.multicluster.linkerd.io";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,6 +70,17 @@ async fn release_is_upgraded_with_its_crd_and_leaves_links_alone() {
         assert!(said.contains(warning), "{said}");
     }
     assert_eq!(state(&plane).await, (true, VERSION.to_owned()));
+
+    // A stored token stays until somebody revokes it, because links of other clusters may use it.
+    let stores = ["--set", "remoteMirrorServiceAccountToken=true"];
+    release(&helm, &plane, &[&upgrade[..], &stores].concat()).unwrap();
+    assert!(has_stored_token(&plane).await);
+    release(&helm, &plane, &upgrade).unwrap();
+    assert!(has_stored_token(&plane).await);
+    let revoke = ["delete", "--namespace", NAMESPACE, "secret", STORED];
+    plane.kubectl(&revoke).await.unwrap();
+    release(&helm, &plane, &upgrade).unwrap();
+    assert!(!has_stored_token(&plane).await);
 
     release(&helm, &plane, &["rollback", "mc", "1"]).unwrap();
     assert_eq!(state(&plane).await, (false, OLDER.to_owned()));
@@ -146,6 +159,18 @@ fn write_older(folder: &Path) {
 
 fn release(helm: &Helm, plane: &ControlPlane, args: &[&str]) -> anyhow::Result<String> {
     helm.run_in(plane, &[args, &["--namespace", NAMESPACE]].concat())
+}
+
+async fn has_stored_token(plane: &ControlPlane) -> bool {
+    let get = [
+        "get",
+        "secret",
+        STORED,
+        "--ignore-not-found",
+        "--namespace",
+        NAMESPACE,
+    ];
+    !plane.kubectl(&get).await.unwrap().is_empty()
 }
 
 /// Whether the CRD has the new column, and the tag of the controller's image.

@@ -320,15 +320,29 @@ impl Rotation {
         }
     }
 
+    /// Lets Kubernetes store a token that never expires.
+    async fn store_token(&self) {
+        let value = "remoteMirrorServiceAccountToken=true";
+        reinstall(&self.far, &["--set", value]).await;
+        let tokens = Api::<Secret>::namespaced(self.far.client(), NAMESPACE);
+        eventually("the token Secret to be filled", SOON, async || {
+            let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
+            Ok(secret.data.and_then(|data| data.get("token").cloned()))
+        })
+        .await
+        .unwrap();
+    }
+
     /// `--revoke-shared` keeps the shared token while another link has it. Later it revokes the token, although no
     /// Secret has it any more.
     async fn the_shared_token_is_revoked_later(&self, first: &str, fourth: &str) {
+        self.store_token().await;
         own_link(&self.source, &self.far, "twin", &[]).await;
         condition_is(&self.source, "twin", "Ready", "True", "Mirroring").await;
         let kept = self.run(&["--revoke-shared", "-o=json"]);
         let why = "because the Secret linkerd/cluster-credentials-twin has its token";
         assert!(kept.stderr.contains(why), "{}", kept.stderr);
-        // Nobody has the token of `install`.
+        // Nobody has the token that `install` stored.
         let unused = format!("{NAMESPACE}/{ACCOUNT}-token");
         assert_eq!(result(&kept)["revoked"], json!([unused]));
         unlink(&self.source, "twin").await;

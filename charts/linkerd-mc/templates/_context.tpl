@@ -117,12 +117,20 @@ obsolete keys. As JSON.
   "accountsNamespace" $accountsNamespace
   "accountsHaveOwnNamespace" (ne $accountsNamespace $namespace)
   "fullAccess" true
-  "boundTokens" false
   "apiServerAddressType" (contains ":" $values.apiGateway.apiServerAddress | ternary "IPv6" "IPv4")
   "controllerAffinity" (include "linkerd-mc.affinity" (list $values $name) | fromJson)
   "pullPolicy" ($controller.image.pullPolicy | default $values.imagePullPolicy)
   "admissionPolicyDisabled" (not $controller.admissionPolicy)
 }}
+
+{{- /* Helm deletes what is no longer in a release, and clusters that use a stored token would lose access. */}}
+{{- $stored := list }}
+{{- range $values.remoteMirrorServiceAccountName }}
+  {{- if or $values.remoteMirrorServiceAccountToken (lookup "v1" "Secret" $accountsNamespace (print . "-token")) }}
+    {{- $stored = append $stored . }}
+  {{- end }}
+{{- end }}
+{{- $_ := set $ctx "storedTokens" $stored }}
 
 {{- /* What the gateway forwards to. */}}
 {{- $isLimited := and $gateway.enabled (ne $gateway.forward "all") }}

@@ -103,10 +103,6 @@ pub enum RemoteAccess {
 /// The input of templates.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a condition of templates"
-)]
 struct TemplateContext<'a> {
     namespace: &'a str,
     values: &'a Values,
@@ -115,10 +111,10 @@ struct TemplateContext<'a> {
     pod_security: &'static str,
     accounts: &'a [String],
     accounts_namespace: &'a str,
+    /// The accounts for which Kubernetes stores a token.
+    stored_tokens: &'a [String],
     accounts_have_own_namespace: bool,
     full_access: bool,
-    /// Whether tokens of accounts are requested, and bound to a Secret.
-    bound_tokens: bool,
     /// The gateway that a template is rendered for, if it is one of [`OF_EACH_GATEWAY`].
     gateway: Option<GatewayContext>,
     gateway_limit: GatewayLimit,
@@ -206,10 +202,7 @@ pub fn allow(
     with_namespace: bool,
 ) -> anyhow::Result<Manifest> {
     let values = Values::default();
-    let context = TemplateContext {
-        bound_tokens: true,
-        ..context(namespace, &values, accounts, access)
-    };
+    let context = context(namespace, &values, accounts, access);
     let all = [NAMESPACE, REMOTE_ACCESS];
     let templates = if with_namespace { &all[..] } else { &all[1..] };
     render(templates, &[], &context)
@@ -244,8 +237,12 @@ fn context<'a>(
         accounts,
         accounts_namespace,
         accounts_have_own_namespace: accounts_namespace != namespace,
+        stored_tokens: if values.remote_mirror_service_account_token {
+            accounts
+        } else {
+            &[]
+        },
         full_access: access == RemoteAccess::Full,
-        bound_tokens: false,
         gateway: None,
         gateway_limit: GatewayLimit {
             is_kept: values.gateway.is_limited(),

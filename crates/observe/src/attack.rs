@@ -21,6 +21,8 @@ pub use self::{
 pub enum AttackAnswer {
     /// It would have done it.
     Permitted,
+    /// It has nothing of what the thief is looking for.
+    NothingThere,
     /// The rights of the account do not contain it.
     RefusedByRights,
     /// An admission policy, or another kind of admission, refused it.
@@ -58,7 +60,7 @@ pub async fn attack(client: &Client, thief: &Thief) -> Vec<Tried> {
         let answer = send(client, &attempt).await;
         let (permitted_because, remedy) = match attempt.expected {
             Expected::Refused => (None, None),
-            Expected::RefusedWith(remedy) => (None, Some(remedy)),
+            Expected::RefusedOrNothing(remedy) => (None, Some(remedy)),
             Expected::Permitted(why) => (Some(why), None),
         };
         tried.push(Tried {
@@ -72,10 +74,6 @@ pub async fn attack(client: &Client, thief: &Thief) -> Vec<Tried> {
 }
 
 async fn send(client: &Client, attempt: &Attempt) -> AttackAnswer {
-    let query = match attempt.method {
-        Method::GET => "limit=1",
-        _ => "dryRun=All",
-    };
     let content = match &attempt.body {
         // Options in the body of a deletion would override those of the address.
         Value::Null => Vec::new(),
@@ -87,20 +85,22 @@ async fn send(client: &Client, attempt: &Attempt) -> AttackAnswer {
     };
     let request = Request::builder()
         .method(&attempt.method)
-        .uri(format!("{}?{query}", attempt.path))
+        .uri(format!("{}?{}", attempt.path, attempt.query))
         .header("content-type", content_type)
         .header("accept", attempt.accept)
         .body(content);
     match request {
-        Ok(request) => answer(client.request::<Value>(request).await.map(|_| ())),
+        Ok(request) => answer(client.request(request).await, attempt.expected),
         Err(error) => AttackAnswer::Unknown(error.to_string()),
     }
 }
 
 /// What a response says. A missing object has been looked for, so the request for it was permitted.
-fn answer(result: kube::Result<()>) -> AttackAnswer {
+fn answer(result: kube::Result<Value>, expected: Expected) -> AttackAnswer {
+    let may_find_nothing = matches!(expected, Expected::RefusedOrNothing(_));
     let status = match result {
-        Ok(()) => return AttackAnswer::Permitted,
+        Ok(found) if may_find_nothing && is_empty(&found) => return AttackAnswer::NothingThere,
+        Ok(_) => return AttackAnswer::Permitted,
         Err(kube::Error::Api(status)) => status,
         Err(error) => return AttackAnswer::Unknown(error.to_string()),
     };
@@ -118,6 +118,11 @@ fn answer(result: kube::Result<()>) -> AttackAnswer {
     }
 }
 
+/// Whether a list has no items. A list of metadata has `null` then.
+fn is_empty(list: &Value) -> bool {
+    list["items"].as_array().is_none_or(Vec::is_empty)
+}
+
 /// The policy that a message of a refusal names.
 fn policy(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
@@ -131,12 +136,12 @@ mod tests {
 
     use super::*;
 
-    fn refused(code: u16, message: &str) -> kube::Result<()> {
+    fn refused(code: u16, message: &str) -> kube::Result<Value> {
         let status = Status::failure(message, "Forbidden").with_code(code);
         Err(kube::Error::Api(status.boxed()))
     }
 
-    fn missing() -> kube::Result<()> {
+    fn missing() -> kube::Result<Value> {
         let details = json!({ "name": "x", "kind": "pods" });
         let details: StatusDetails = serde_json::from_value(details).unwrap();
         let status = Status::failure("pods \"x\" not found", "NotFound").with_code(404);
@@ -148,7 +153,7 @@ mod tests {
         let by_policy = "services \"x\" is forbidden: ValidatingAdmissionPolicy 'mc-services' with binding 'b' denied \
                          request: no mirror";
         for (result, expected) in [
-            (Ok(()), AttackAnswer::Permitted),
+            (Ok(json!({ "items": [] })), AttackAnswer::Permitted),
             (missing(), AttackAnswer::Permitted),
             (
                 refused(404, "404 page not found"),
@@ -172,7 +177,16 @@ mod tests {
             ),
             (refused(500, "etcd"), AttackAnswer::Unknown("etcd".into())),
         ] {
-            assert_eq!(answer(result), expected);
+            assert_eq!(answer(result, Expected::Refused), expected);
+        }
+        for (items, expected) in [
+            (json!([]), AttackAnswer::NothingThere),
+            (Value::Null, AttackAnswer::NothingThere),
+            (json!([{}]), AttackAnswer::Permitted),
+        ] {
+            let found = Ok(json!({ "items": items }));
+            let of = Expected::RefusedOrNothing("revoke them");
+            assert_eq!(answer(found, of), expected);
         }
     }
 

@@ -164,7 +164,7 @@ pub(super) async fn clear(stage: &Stage) {
             api.delete(&secret.name_any(), &now).await.unwrap();
         }
         for secret in token_secrets(plane).await {
-            if secret.name_any() != format!("{ACCOUNT}-token") {
+            if secret.name_any() != format!("{ACCOUNT}-bound") {
                 let api = Api::<Secret>::namespaced(client(), &secret.namespace().unwrap());
                 api.delete(&secret.name_any(), &now).await.unwrap();
             }

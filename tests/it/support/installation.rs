@@ -1,7 +1,7 @@
 //! The extension on a control plane, as `install` and `link-gen` print it.
 
 use control_plane::{ControlPlane, LinkerdOptions, eventually};
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
@@ -31,13 +31,6 @@ pub(crate) async fn install(plane: &ControlPlane, gateway: &str) {
     reinstall(plane, &[]).await;
     gateway_addresses(plane, json!([{ "ip": gateway }])).await;
     confined(plane, NAMESPACE).await;
-    let tokens = Api::<Secret>::namespaced(plane.client(), NAMESPACE);
-    eventually("the token Secret to be filled", SOON, async || {
-        let secret = tokens.get(&format!("{ACCOUNT}-token")).await?;
-        Ok(secret.data.and_then(|data| data.get("token").cloned()))
-    })
-    .await
-    .unwrap();
 }
 
 /// Gives the gateway these addresses, as the status of a load balancer lists them.

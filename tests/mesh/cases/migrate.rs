@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use kube::api::DeleteParams;
+use control_plane::eventually;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, api::DeleteParams};
 use tokio::time::sleep;
 
 use super::without_failures;
@@ -15,6 +17,7 @@ use crate::{
         cluster::EXTENSION,
         deployments::Deployments,
         mirrors::{FLAT, FOLLOWS, GATED, address_of},
+        wait::SOON,
         workloads::service,
     },
     table::Row,
@@ -147,6 +150,7 @@ async fn back_to_link(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::R
     for step in [*stop, *hand_back] {
         deployments.shell(rig, step).await?;
     }
+    store_token(rig).await?;
     let print = format!(
         "linkerd --context east multicluster link --cluster-name east --api-server-address {} \
          --set enableHeadlessServices=true",
@@ -166,6 +170,19 @@ async fn back_to_link(rig: &mut Rig, deployments: &mut Deployments) -> anyhow::R
          kubectl --context west -n {EXTENSION} rollout status deployment linkerd-service-mirror-east --timeout=2m"
     );
     deployments.shell(rig, &script).await.map(|_| ())
+}
+
+/// Lets Kubernetes store a token of the account, without which Linkerd's `link` fails.
+async fn store_token(rig: &Rig) -> anyhow::Result<()> {
+    let value = "remoteMirrorServiceAccountToken=true";
+    rig.east.install_with(value).await?;
+    let tokens: Api<Secret> = Api::namespaced(rig.east.plane.client(), EXTENSION);
+    let name = "linkerd-service-mirror-remote-access-default-token";
+    eventually("the token of the remote access account", SOON, async || {
+        let data = tokens.get(name).await?.data;
+        Ok(data.and_then(|data| data.contains_key("token").then_some(())))
+    })
+    .await
 }
 
 /// The shell blocks of a section.

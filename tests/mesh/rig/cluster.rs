@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use control_plane::{ControlPlane, eventually};
-use k8s_openapi::api::core::v1::{Secret, Service};
+use k8s_openapi::api::core::v1::Service;
 use kube::{
     Api,
     api::{Patch, PatchParams},
@@ -145,14 +145,7 @@ impl Cluster {
 
     async fn install_as(&self, values: &str) -> anyhow::Result<()> {
         let install = ["install", "--set", values];
-        self.apply(&self.linkerd_mc(&install)?).await?;
-        let tokens: Api<Secret> = Api::namespaced(self.plane.client(), EXTENSION);
-        let token = "linkerd-service-mirror-remote-access-default-token";
-        eventually("the token of the remote access account", SOON, async || {
-            let data = tokens.get(token).await?.data;
-            Ok(data.and_then(|data| data.contains_key("token").then_some(())))
-        })
-        .await
+        self.apply(&self.linkerd_mc(&install)?).await
     }
 
     /// Starts a Pod of a Deployment: its replica of this number.

@@ -16,7 +16,7 @@ pub struct RotationFlags {
     /// restarts. Run the command again after the restart, which then revokes it
     #[arg(long)]
     pub no_restart: bool,
-    /// Also revoke the tokens of the ServiceAccount that other links may use, such as that of `install`, unless a Secret
+    /// Also revoke the tokens of the ServiceAccount that other links may use, such as those of `link-gen`, unless a Secret
     /// of the source cluster still has them. Links in other clusters cannot be seen
     #[arg(long)]
     pub revoke_shared: bool,

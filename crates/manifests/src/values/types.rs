@@ -85,6 +85,7 @@ group! {
         #[serde(deserialize_with = "text_or_list")]
         remote_mirror_service_account_name "remoteMirrorServiceAccountName": Vec<String> = vec![labels::REMOTE_ACCESS_ACCOUNT.to_owned()], Value(Kind::AccountNames), "Names of these ServiceAccounts, comma-separated or as a list";
         remote_mirror_service_account_namespace "remoteMirrorServiceAccountNamespace": String = String::new(), Value(Kind::OptionalName), "Namespace of these ServiceAccounts and their tokens; the extension's if empty. The controller can read all Secrets of the extension's namespace, and none of another one";
+        remote_mirror_service_account_token "remoteMirrorServiceAccountToken": bool = false, Value(Kind::Bool), "Whether to store a token for each of them that never expires. Only Linkerd's own link and link-gen need it";
         linkerd_namespace "linkerdNamespace": String = labels::LINKERD_NAMESPACE.to_owned(), Value(Kind::Name), "Namespace of Linkerd's control plane; also set by --linkerd-namespace";
         identity_trust_domain "identityTrustDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Trust domain of workload identities; read from the cluster unless --ignore-cluster";
         cluster_domain "clusterDomain": String = "cluster.local".to_owned(), Value(Kind::Word), "Domain of this cluster's Services; read from the cluster unless --ignore-cluster";

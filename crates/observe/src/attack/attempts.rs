@@ -17,8 +17,8 @@ const LINKS: &str = "/apis/multicluster.linkerd.io/v1alpha3";
 pub enum Expected {
     /// It has to be refused.
     Refused,
-    /// It has to be refused; if it is not, this helps.
-    RefusedWith(&'static str),
+    /// It has to be refused, or to find nothing; otherwise this helps.
+    RefusedOrNothing(&'static str),
     /// The account needs it, for this reason.
     Permitted(&'static str),
 }
@@ -32,6 +32,8 @@ pub struct Attempt {
     pub method: Method,
     /// Its path, without a query.
     pub path: String,
+    /// Its query.
+    pub query: &'static str,
     /// `null` for requests without a body.
     pub body: Value,
     /// The form of the answer.
@@ -43,6 +45,7 @@ pub struct Attempt {
 /// Reads the metadata of a list.
 fn read(what: &'static str, path: String) -> Attempt {
     Attempt {
+        query: "limit=1",
         accept: "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         ..attempt(what, Method::GET, path, Value::Null)
     }
@@ -51,6 +54,7 @@ fn read(what: &'static str, path: String) -> Attempt {
 /// Reads the metadata of an object.
 fn read_one(what: &'static str, path: String) -> Attempt {
     Attempt {
+        query: "",
         accept: "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
         ..attempt(what, Method::GET, path, Value::Null)
     }
@@ -61,6 +65,7 @@ fn attempt(what: &'static str, method: Method, path: String, body: Value) -> Att
         what,
         method,
         path,
+        query: "dryRun=All",
         body,
         accept: "application/json",
         expected: Expected::Refused,
@@ -98,14 +103,18 @@ fn of_controller(thief: &Thief) -> Vec<Attempt> {
     ];
     attempts.extend(thief.accounts.iter().map(|namespace| {
         let expected = if namespace == own {
-            Expected::RefusedWith("give the accounts of other clusters a namespace of their own")
+            Expected::RefusedOrNothing(
+                "revoke the tokens that never expire, or give the accounts of other clusters a namespace of their own",
+            )
         } else {
             Expected::Refused
         };
-        read(
-            "Read the tokens with which other clusters read this one",
-            format!("{CORE}/namespaces/{namespace}/secrets"),
-        )
+        let what = "Read a token with which another cluster reads this one";
+        Attempt {
+            // Tokens that expire are in no Secret.
+            query: "fieldSelector=type%3Dkubernetes.io%2Fservice-account-token&limit=1",
+            ..read(what, format!("{CORE}/namespaces/{namespace}/secrets"))
+        }
         .expected(expected)
     }));
     attempts
@@ -310,7 +319,7 @@ mod tests {
     fn tokens_beside_the_controller_are_a_weakness_with_a_remedy() {
         let tokens = |accounts: &str| {
             let mut attempts = of(&thief(ThiefKind::Controller, accounts)).into_iter();
-            let found = attempts.find(|attempt| attempt.what.starts_with("Read the tokens"));
+            let found = attempts.find(|attempt| attempt.what.starts_with("Read a token"));
             let found = found.unwrap();
             (found.path, found.expected != Expected::Refused)
         };

@@ -83,6 +83,7 @@ pub enum TokenOwner {
     This,
     /// Only another link.
     Another,
-    /// It has no such label: all links may use it, such as the token that `install` and `allow` create.
+    /// It has no such label: all links may use it, such as one that is bound to the Secret of `install` or
+    /// `allow`.
     Unknown,
 }
