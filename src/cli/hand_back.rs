@@ -28,7 +28,9 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams},
 };
 use links::poll::poll;
-use mirror_core::api::{labels as l, link::Link, members::MEMBERS, metadata::ResourceId};
+use mirror_core::api::{
+    labels as l, link::Link, members::MEMBERS, metadata::ResourceId, text::one_line,
+};
 use observe::clusters::leader::leader;
 use serde_json::{Map, Value, json};
 
@@ -100,7 +102,8 @@ pub async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
             "would hand back {}",
             counted(mirrors.len(), "Service")
         ));
-        let mut names: Vec<String> = mirrors.iter().map(Mirror::to_string).collect();
+        let names = mirrors.iter().map(|mirror| one_line(&mirror.to_string()));
+        let mut names: Vec<String> = names.collect();
         names.push(String::new()); // for the end of the last line
         return output::data(&names.join("\n"));
     }

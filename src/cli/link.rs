@@ -22,7 +22,7 @@ use links::{
     rotate::tokens::Lifetime,
 };
 use manifests::link::ClusterName;
-use mirror_core::api::{duration::format_go_duration, link};
+use mirror_core::api::{duration::format_go_duration, link, text::one_line};
 use observe::clusters::{
     controller_start::not_running,
     misspelled::{misspelled, service_labels},
@@ -366,7 +366,7 @@ async fn summarize(prepared: &Prepared) -> anyhow::Result<Vec<String>> {
     let (cluster, link) = (&prepared.source.cluster, name.to_string());
     let links = prepared.links();
     let live = cluster.request("read the Link", links.get(&link)).await?;
-    output::data(&format!("{}\n", summary(&link, context, &live)))?;
+    output::data(&(one_line(&summary(&link, context, &live)) + "\n"))?;
     let LinkedTarget::Context(target) = &prepared.direction.target else {
         return Ok(Vec::new());
     };

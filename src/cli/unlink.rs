@@ -17,7 +17,7 @@ use links::{
     rotate::tokens::link_id,
 };
 use manifests::{link::ClusterName, render::Manifest};
-use mirror_core::api::labels;
+use mirror_core::api::{labels, text::one_line};
 
 use self::words::{kept, left_over, memberships, others, plan, question};
 use super::common::{
@@ -130,7 +130,7 @@ pub async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         return Err(nothing_there(&cluster, args, name, &elsewhere).await);
     }
     if args.apply && args.dry_run {
-        output::data(&format!("would {}\n", plan(name, &linked)))?;
+        output::data(&(one_line(&format!("would {}", plan(name, &linked))) + "\n"))?;
         return Ok(());
     }
     let access = global.access();

@@ -97,6 +97,8 @@ mod admission_policy;
 mod attack;
 // Endpoints that others created under the name of a mirror.
 mod foreign;
+// API servers whose texts hold control characters and lines that look like ours.
+mod hostile_answers;
 // Large and misleading Services, and clusters that are linked both ways.
 mod hostile_objects;
 // Target clusters with hostile API servers; `just hostile` runs it for longer.

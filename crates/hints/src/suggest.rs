@@ -239,8 +239,10 @@ fn filled(template: &str, values: &[&str]) -> Vec<String> {
     words.collect()
 }
 
-/// A word as a POSIX shell reads it.
+/// A word as a POSIX shell reads it. A control character, such as a line break, would end a command that somebody pastes, so
+/// `\u{fffd}` stands for it.
 fn quoted(word: &str) -> String {
+    let word = &*word.replace(char::is_control, "\u{fffd}");
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
@@ -308,6 +310,12 @@ mod tests {
     }
 
     #[test]
+    fn value_cannot_end_a_command_that_is_pasted() {
+        let command = Suggested::of("kubectl delete {}", &["x\nrm y\u{1b}"]);
+        assert_eq!(command.line(), "kubectl delete 'x\u{fffd}rm y\u{fffd}'");
+    }
+
+    #[test]
     fn several_clusters_are_named_together() {
         let west = ClusterFlags::default().with("--as", "me");
         let west = west.with("--context", "west");
@@ -349,7 +357,7 @@ mod tests {
             "kubernetes.io/metadata.name in (a,b)",
             "it's $HOME `id` \"x\"",
             "",
-            "a\nb",
+            "a b",
             "--flag=*",
             "~",
         ];

@@ -158,7 +158,16 @@ fn from_cluster(
         Ok(ask(client, &page).await?)
     };
     // The timeout also ends an exec plugin that prompts: nobody expects a prompt after Tab.
-    block_on(async { tokio::time::timeout(PATIENCE, asked).await? }).unwrap_or_default()
+    let names = block_on(async { tokio::time::timeout(PATIENCE, asked).await? });
+    let mut names = names.unwrap_or_default();
+    names.retain(|name| is_safe(name));
+    names
+}
+
+/// Whether a shell may put a name into a command line. A hostile API server is not bound to the rules for names.
+fn is_safe(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
+    name.chars().all(is_plain)
 }
 
 /// The names that start with what is typed, sorted, without duplicates.

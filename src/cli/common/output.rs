@@ -16,7 +16,7 @@ use hints::{
     prose::wrapped,
 };
 use manifests::yaml::to_yaml;
-use mirror_core::api::text::one_line;
+use mirror_core::api::text::{one_line, visible};
 use serde::Serialize;
 use tracing_subscriber::{field::MakeExt as _, fmt::format::debug_fn};
 
@@ -76,8 +76,9 @@ impl Error for Unwritten {
     }
 }
 
-/// Writes a text to stdout completely, or fails.
+/// Writes a text to stdout completely, or fails. What it has of other clusters cannot change the state of a terminal.
 pub fn data(text: &str) -> anyhow::Result<()> {
+    let text = &*visible(text);
     if text.contains('\x1b') {
         write_out(anstream::stdout().lock(), text)
     } else {
@@ -134,6 +135,7 @@ pub fn screen(text: &str) -> anyhow::Result<()> {
     let stdout = io::stdout();
     // Strips colors if the user disabled them, but not cursor movements.
     let colours = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
+    let text = &*visible(text);
     let plain = anstream::adapter::strip_str(text).to_string();
     let text = if colours { text } else { &plain };
     // Erases line by line, so that the screen does not flicker.
@@ -166,7 +168,7 @@ pub fn error(error: &anyhow::Error) {
         labelled("cause", AnsiColor::Red, &steps[1..].join(": "));
     }
     if let Some(hint) = hint_of(error) {
-        labelled("hint", AnsiColor::Cyan, &plugin::as_typed(hint));
+        labelled("hint", AnsiColor::Cyan, &one_line(&plugin::as_typed(hint)));
     }
 }
 
@@ -216,7 +218,7 @@ fn labelled(label: &str, color: AnsiColor, text: &str) {
 
 /// Writes a line to stderr. On a terminal it is continued below, after `hang` spaces.
 fn write_line(text: &str, hang: usize) {
-    let text = wrapped(text, stderr_width(), hang);
+    let text = wrapped(&visible(text), stderr_width(), hang);
     // If stderr is closed, the error cannot be reported anywhere.
     let _ = writeln!(anstream::stderr().lock(), "{text}");
 }

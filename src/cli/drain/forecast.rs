@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use links::linked::links;
 use mirror_core::api::{
-    k8s::Service, labels, link::Link, members::remote_members, metadata::ResourceId,
+    k8s::Service, labels, link::Link, members::remote_members, metadata::ResourceId, text::one_line,
 };
 use observe::{
     clusters::{
@@ -178,7 +178,7 @@ pub fn text(forecast: &DrainForecast, cluster: &str, width: Option<usize>) -> St
     if !forecast.unseen.is_empty() {
         lines.push(String::new());
         let unseen = forecast.unseen.iter();
-        lines.extend(unseen.map(|what| format!("not seen: {what}")));
+        lines.extend(unseen.map(|what| one_line(&format!("not seen: {what}"))));
     }
     lines.into_iter().map(|line| line + "\n").collect()
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use manifests::link::ClusterName;
-use mirror_core::{api::duration::rfc3339, mirror::target::drain::until};
+use mirror_core::{
+    api::{duration::rfc3339, text::one_line},
+    mirror::target::drain::until,
+};
 use observe::drain::{DrainForecast, DrainOutcome};
 use serde::Serialize;
 
@@ -123,7 +126,8 @@ impl<'r> DrainReport<'r> {
                 }
                 DrainResult::LastMember => {
                     let services = source.services.iter();
-                    let lines = services.map(|service| format!("{place}{service}\n"));
+                    let lines =
+                        services.map(|service| one_line(&format!("{place}{service}")) + "\n");
                     output::data(&lines.collect::<String>())?;
                     output::warning(&format!(
                         "{place}{cluster} is drained {until}, but stays in federated Services that have no other member: {}",
@@ -139,7 +143,7 @@ impl<'r> DrainReport<'r> {
                 DrainResult::Planned => {
                     if let (Some(answer), Some(forecast)) = (&source.answer, &source.forecast) {
                         let details = text(forecast, cluster, terminal_width());
-                        output::data(&format!("{answer}\n{details}\n"))?;
+                        output::data(&format!("{}\n{details}\n", one_line(answer)))?;
                     }
                     output::note(&match source.end {
                         Some(_) => format!("{place}would drain {cluster} {until}, as with"),

@@ -26,6 +26,11 @@ impl IndexEntry {
     }
 }
 
+/// A text in a cell of a table.
+fn cell(text: &str) -> String {
+    one_line(text).replace('|', "\\|")
+}
+
 /// The page, in Markdown.
 pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> String {
     let mut text = format!(
@@ -48,6 +53,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
     } in entries
     {
         if let Ok(size) = content {
+            let what = cell(what);
             let _ = writeln!(text, "| {path} | {what} | {} |", size.div_ceil(1024));
         }
     }
@@ -64,7 +70,7 @@ pub fn index(now: Timestamp, checks: &[Category], entries: &[IndexEntry]) -> Str
     } in missing
     {
         let why = content.as_ref().err().map_or("", String::as_str);
-        let why = one_line(why).replace('|', "\\|");
+        let (what, why) = (cell(what), cell(why));
         let _ = writeln!(text, "| {path} | {what} | {why} |");
     }
     text.push_str(

@@ -1,13 +1,15 @@
 //! What is to be done about what was found, and what is said about it. Pure.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use hints::{
     hint::fail,
     prose::counted,
     suggest::{ClusterFlags, Suggested},
 };
-use mirror_core::api::{labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId};
+use mirror_core::api::{
+    labels as l, link::NO_ENDPOINT_SLICES, metadata::ResourceId, text::indented_line,
+};
 use observe::clusters::workloads::tag;
 
 use super::found::{FormerLink, Found, Lead};
@@ -155,13 +157,10 @@ pub fn steps(found: &Found) -> Vec<TakeOverStep> {
 
 /// What was found, what goes and what is to be done, in lines.
 pub fn shown(found: &Found, steps: &[TakeOverStep]) -> String {
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "Linkerd's service mirror in namespace {}:",
-        found.namespace
-    );
+    let namespace = &found.namespace;
+    let mut lines = vec![format!(
+        "Linkerd's service mirror in namespace {namespace}:"
+    )];
     for program in &found.programs {
         let of = match &program.cluster {
             Some(cluster) => format!("for {cluster}"),
@@ -170,76 +169,74 @@ pub fn shown(found: &Found, steps: &[TakeOverStep]) -> String {
         let version = program.images.first().and_then(|image| tag(image));
         let version = version.map(|tag| format!(", version {tag}"));
         let replicas = usize::try_from(program.desired).unwrap_or_default();
-        let _ = writeln!(
-            text,
+        lines.push(format!(
             "  {} {of}: {}{}",
             program.id.name,
             counted(replicas, "replica"),
             version.unwrap_or_default()
-        );
+        ));
     }
     if found.programs.is_empty() {
-        text.push_str("  no Deployment\n");
+        lines.push("  no Deployment".to_owned());
     }
-    text.push_str("Links:\n");
+    lines.push("Links:".to_owned());
     for link in &found.links {
-        of_link(&mut text, found, link);
+        lines.extend(of_link(found, link));
     }
     let federated = found.mirrors.iter().filter(|m| m.cluster.is_none());
     match federated.count() {
         0 => {}
-        count => {
-            let _ = writeln!(text, "  {}", counted(count, "federated Service"));
-        }
+        count => lines.push(format!("  {}", counted(count, "federated Service"))),
     }
     for mirror in &found.mirrors {
         if found.stays_foreign(mirror) {
-            let _ = writeln!(text, "  will stay, and nothing updates it: {}", mirror.id);
+            lines.push(format!(
+                "  will stay, and nothing updates it: {}",
+                mirror.id
+            ));
         }
     }
     if steps.is_empty() {
-        text.push_str("Nothing to do: linkerd-mc has taken over.\n");
-        return text;
+        lines.push("Nothing to do: linkerd-mc has taken over.".to_owned());
+    } else {
+        lines.push("Steps:".to_owned());
+        let steps = steps.iter().enumerate();
+        lines.extend(steps.map(|(at, step)| format!("  {}. {step}", at + 1)));
     }
-    text.push_str("Steps:\n");
-    for (at, step) in steps.iter().enumerate() {
-        let _ = writeln!(text, "  {}. {step}", at + 1);
-    }
-    text
+    let lines = lines.iter().map(|line| indented_line(line) + "\n");
+    lines.collect()
 }
 
 /// A Link, with what becomes of its mirrors.
-fn of_link(text: &mut String, found: &Found, link: &FormerLink) {
+fn of_link(found: &Found, link: &FormerLink) -> Vec<String> {
     let FormerLink { name, cluster, .. } = link;
     let own = found.mirrors.iter();
     let own = own.filter(|mirror| mirror.cluster.as_ref() == Some(cluster));
     let mirrors = counted(own.count(), "mirror");
-    // Writing to a String cannot fail.
-    let _ = writeln!(text, "  {name} to {cluster}: {mirrors}");
+    let mut lines = vec![format!("  {name} to {cluster}: {mirrors}")];
     let preview = match &link.preview {
         Ok(preview) => preview,
         Err(why) => {
-            let _ = writeln!(text, "    which mirrors go is not known: {why}");
-            return;
+            lines.push(format!("    which mirrors go is not known: {why}"));
+            return lines;
         }
     };
     for mirror in &found.mirrors {
         let ResourceId { namespace, name } = &mirror.id;
         if preview.writes_service("delete", namespace, name) {
-            let _ = writeln!(
-                text,
+            lines.push(format!(
                 "    will be deleted, with its ClusterIP: {}",
                 mirror.id
-            );
+            ));
         }
     }
     for problem in &preview.problems {
-        let _ = writeln!(
-            text,
+        lines.push(format!(
             "    will not be mirrored: {}: {}: {}",
             problem.service, problem.reason, problem.message
-        );
+        ));
     }
+    lines
 }
 
 /// What the user is asked.

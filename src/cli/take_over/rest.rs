@@ -7,6 +7,7 @@ use links::{
     inventory::{ApiKind, ListedObject},
     linked::{leftovers, links_elsewhere},
 };
+use mirror_core::api::text::one_line;
 
 use super::{found::Found, plan::TakeOverStep};
 use crate::cli::common::{interrupt::on_interrupt, output, prompt::confirmed};
@@ -65,7 +66,8 @@ pub async fn remove(
             .namespace
             .as_deref()
             .map_or_else(String::new, |of| format!("{of}/"));
-        output::data(&format!("{} {place}{}\n", object.kind, object.name))?;
+        let shown = one_line(&format!("{} {place}{}", object.kind, object.name));
+        output::data(&(shown + "\n"))?;
     }
     if dry_run {
         output::note(&format!("would delete {count} of Linkerd's service mirror"));

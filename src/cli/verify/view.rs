@@ -1,5 +1,6 @@
 //! The table of `verify`. Pure.
 
+use mirror_core::api::text::one_line;
 use observe::verify::{StepResult, VerifyReport};
 
 use crate::cli::common::{
@@ -37,7 +38,7 @@ pub fn text(report: &VerifyReport, width: Option<usize>) -> String {
         .iter()
         .filter(|step| step.result == StepResult::Failed);
     let mut notes: Vec<String> = failed
-        .map(|step| format!("{}: {}", step.step, step.detail))
+        .map(|step| one_line(&format!("{}: {}", step.step, step.detail)))
         .collect();
     let (source, target) = (&report.source, &report.target);
     notes.push(if report.success {

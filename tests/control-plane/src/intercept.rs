@@ -105,6 +105,8 @@ pub enum Verdict {
     ForwardAfter(Arc<Notify>),
     /// It is forwarded, and executed; then this is notified, and the answer never comes.
     LoseAnswer(Arc<Notify>),
+    /// It is forwarded, and this changes the answer, if that is JSON.
+    Rewrite(fn(&mut Value)),
     /// It is answered with a body that goes on for ever.
     Endless,
     /// It is answered with 200, and a body that the test makes up piece by piece.
@@ -341,7 +343,7 @@ async fn connection(client: TcpStream, tls: TlsAcceptor, proxy: Proxy) {
 }
 
 impl Proxy {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, mut request: Request<Incoming>) -> Response<Body> {
         let asked = Asked {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -364,6 +366,10 @@ impl Proxy {
                 let _ = answer.into_body().collect().await;
                 executed.notify_one();
                 std::future::pending().await
+            }
+            Verdict::Rewrite(change) => {
+                request.headers_mut().remove("accept-encoding");
+                rewritten(self.forward(asked, request).await, change).await
             }
             Verdict::Answer(status, headers, text) => {
                 let mut answer = Response::new(whole(text));
@@ -423,6 +429,21 @@ async fn review(request: Request<Incoming>, mut response: Value) -> Response<Bod
     let (version, kind) = (&asked["apiVersion"], &asked["kind"]);
     let review = json!({ "apiVersion": version, "kind": kind, "response": response });
     Response::new(whole(review.to_string()))
+}
+
+async fn rewritten(answer: Response<Body>, change: fn(&mut Value)) -> Response<Body> {
+    let (mut head, body) = answer.into_parts();
+    let body = body.collect().await.map(Collected::to_bytes);
+    let text = String::from_utf8_lossy(&body.unwrap_or_default()).into_owned();
+    head.headers.remove("content-length");
+    let text = match serde_json::from_str(&text) {
+        Ok(mut value) => {
+            change(&mut value);
+            value.to_string()
+        }
+        Err(_) => text,
+    };
+    Response::from_parts(head, whole(text))
 }
 
 fn whole(text: String) -> Body {

@@ -1,5 +1,7 @@
 //! Texts of unknown origin, made safe for terminals, logs, statuses and Events.
 
+use std::{borrow::Cow, fmt::Write as _};
+
 /// Maximum number of characters of a server's message that are shown.
 const BRIEF: usize = 500;
 
@@ -36,14 +38,61 @@ pub fn one_line_of(text: &str, longest: usize) -> String {
     line
 }
 
-/// A text of several lines. Each becomes [`one_line`] and keeps its indentation.
+/// A text of several lines. Each becomes [`indented_line`].
 pub fn lines(text: &str) -> String {
-    let lines = text.split('\n').map(|line| {
-        let words = line.trim_start_matches([' ', '\t']);
-        let indent = &line[..line.len() - words.len()];
-        format!("{indent}{}", one_line(words))
-    });
+    let lines = text.split('\n').map(indented_line);
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// [`one_line`], which keeps its indentation.
+pub fn indented_line(text: &str) -> String {
+    let words = text.trim_start_matches([' ', '\t']);
+    let indent = &text[..text.len() - words.len()];
+    format!("{indent}{}", one_line(words))
+}
+
+/// A text that a terminal may get: all control characters but line breaks, tabs and our own styles become escapes such as
+/// `\u001b`, which JSON and YAML read as the same character. This is the last barrier: views show names and messages as
+/// [`one_line`], which also removes line breaks.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_control) {
+        return Cow::Borrowed(text);
+    }
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(is_control) {
+        shown.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let style = style_length(rest);
+        shown.push_str(&rest[..style]);
+        rest = &rest[style..];
+        if style == 0 {
+            let mut chars = rest.chars();
+            if let Some(c) = chars.next() {
+                let _ = write!(shown, "\\u{:04x}", u32::from(c));
+            }
+            rest = chars.as_str();
+        }
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// The length of the sequence that a text begins with, if it sets one of the styles that we use: none, bold, dimmed,
+/// underlined, red, green, yellow or cyan. Others could hide text.
+fn style_length(text: &str) -> usize {
+    let Some((codes, _)) = text
+        .strip_prefix("\u{1b}[")
+        .and_then(|rest| rest.split_once('m'))
+    else {
+        return 0;
+    };
+    let is_ours = |code| ["0", "1", "2", "4", "31", "32", "33", "36"].contains(&code);
+    if codes.split(';').all(is_ours) {
+        "\u{1b}[m".len() + codes.len()
+    } else {
+        0
+    }
 }
 
 /// The beginning of a text, for an error that quotes it.
@@ -62,6 +111,8 @@ fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -86,6 +137,44 @@ mod tests {
         }
         assert_eq!(one_line(&long), long);
         assert_eq!(one_line_of("a b", 2), "a…");
+    }
+
+    #[test]
+    fn only_our_styles_reach_a_terminal() {
+        for (text, shown) in [
+            ("plain\n\ttext ü", "plain\n\ttext ü"),
+            (
+                "\u{1b}[31m×\u{1b}[0m \u{1b}[1;4mx",
+                "\u{1b}[31m×\u{1b}[0m \u{1b}[1;4mx",
+            ),
+            (
+                "a\u{1b}[2Jb\u{1b}[8mc\u{1b}[",
+                r"a\u001b[2Jb\u001b[8mc\u001b[",
+            ),
+            (
+                "\u{1b}]52;c;eA==\u{7}\u{9b}1m\r\0",
+                r"\u001b]52;c;eA==\u0007\u009b1m\u000d\u0000",
+            ),
+        ] {
+            assert_eq!(visible(text), shown, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_visible_and_json_stays_the_same(text: String) {
+            let is_control = |c: char| c.is_control() && c != '\n' && c != '\t';
+            let shown = visible(&text);
+            prop_assert_eq!(visible(&shown), &*shown);
+            let codes = shown.split('\u{1b}').skip(1);
+            let are_ours = codes.map(|code| ["\u{1b}", code].concat()).all(|code| style_length(&code) > 0);
+            prop_assert!(are_ours, "{:?}", shown);
+            let has_others = shown.replace('\u{1b}', "").contains(is_control);
+            prop_assert!(!has_others, "{:?}", shown);
+            let json = serde_json::to_string_pretty(&text).unwrap();
+            let read: String = serde_json::from_str(&visible(&json)).unwrap();
+            prop_assert_eq!(read, text);
+        }
     }
 
     #[test]

@@ -128,9 +128,7 @@ fn heading(text: &mut String, name: &str) {
 
 fn problem(text: &mut String, result: &CheckResult) {
     for problem in result.lines(Finding::line) {
-        for problem in lines(&problem).lines() {
-            line(text, &format!("    {problem}"));
-        }
+        line(text, &format!("    {}", one_line(&problem)));
     }
 }
 

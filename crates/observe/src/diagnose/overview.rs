@@ -235,7 +235,7 @@ pub fn text(overview: &Overview) -> String {
             from,
             diagnosis: Ok(diagnosis),
         }) => {
-            let _ = writeln!(text, "The worst, as {from} sees it:\n");
+            let _ = writeln!(text, "The worst, as {} sees it:\n", one_line(from));
             text.push_str(&report::text(diagnosis));
         }
         _ if overview.is_broken() => {}

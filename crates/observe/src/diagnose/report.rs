@@ -79,12 +79,13 @@ fn layer_output(report: &LayerReport) -> LayerOutput {
 /// The text of a diagnosis.
 pub fn text(diagnosis: &Diagnosis) -> String {
     let port = diagnosis.port.map(|port| format!(":{port}"));
-    let mut text = format!(
-        "{}{}: {}\n\n",
+    let heading = format!(
+        "{}{}: {}",
         diagnosis.service,
         port.unwrap_or_default(),
-        one_line(&diagnosis.what)
+        diagnosis.what
     );
+    let mut text = one_line(&heading) + "\n\n";
     conclusion(&mut text, diagnosis);
     text.push('\n');
     judgements(&mut text, diagnosis, |_| true);

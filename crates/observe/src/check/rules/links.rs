@@ -72,7 +72,7 @@ pub fn crd_up_to_date(snapshot: &FullSnapshot) -> Verdict {
         return Verdict::Pass;
     }
     Verdict::fail(format!(
-        "the CRD lacks {}, so the state of Links cannot be shown\n{INSTALL_AGAIN}",
+        "the CRD lacks {}, so the state of Links cannot be shown: {INSTALL_AGAIN}",
         missing.join(", ")
     ))
 }

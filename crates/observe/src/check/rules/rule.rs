@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use hints::suggest::ClusterFlags;
 use jiff::Timestamp;
-use mirror_core::api::{duration::utc, metadata::ResourceId, text::lines};
+use mirror_core::api::{duration::utc, metadata::ResourceId, text::one_line};
 
 use super::topic::Topic;
 use crate::{
@@ -47,7 +47,9 @@ impl CheckResult {
 
     /// All of them in one text, with the commands that they name.
     pub fn text(&self) -> String {
-        lines(&self.lines(Finding::told).join("\n"))
+        let lines = self.lines(Finding::told);
+        let lines = lines.iter().map(|line| one_line(line));
+        lines.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -226,7 +228,7 @@ pub fn outcome(rule: &Rule, verdict: Verdict, flags: &ClusterFlags) -> Option<Ch
     let mut description = rule.description.to_owned();
     for detail in bounded(details) {
         description.push_str("\n\t* ");
-        description.push_str(&detail);
+        description.push_str(&one_line(&detail));
     }
     // The mirror and the federated Service of one Service may have the same problem.
     let mut seen = BTreeSet::new();
@@ -235,7 +237,7 @@ pub fn outcome(rule: &Rule, verdict: Verdict, flags: &ClusterFlags) -> Option<Ch
     let hint = level.filter(|_| !rule.anchor.is_empty());
     Some(CheckResult {
         rank: 0,
-        description: lines(&description),
+        description,
         level,
         actions: actions(rule.fix, &findings, flags),
         findings,
@@ -385,9 +387,6 @@ mod tests {
         ];
         let verdict = Verdict::of(problems.to_vec());
         let result = outcome(&rule, verdict, &ClusterFlags::default()).unwrap();
-        assert_eq!(
-            result.text(),
-            lines("east: shop/web: no\neast: shop/api: no")
-        );
+        assert_eq!(result.text(), "east: shop/web: no\neast: shop/api: no");
     }
 }

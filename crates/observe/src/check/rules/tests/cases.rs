@@ -23,7 +23,7 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("Link CRD exists", |f| f.may_list_links = no(), Some(Level::Error), "refused"),
     ("Link CRD exists", |f| f.may_list_links = Ok(false), Some(Level::Error), "not permitted to list Links"),
     ("Link CRD is up to date", |f| f.crd = no(), Some(Level::Warning), "cannot read the CRD: refused"),
-    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Some(Level::Warning), "the CRD lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl, so the state of Links cannot be shown\napply the output of `install` again, with your values"),
+    ("Link CRD is up to date", |f| f.crd = Ok(Crd::default()), Some(Level::Warning), "the CRD lacks status.conditions, status.gateway, status.mirrored, status.federated, status.unhealthy, status.targetClusterName, status.observedGeneration, columns for kubectl, so the state of Links cannot be shown: apply the output of `install` again, with your values"),
     ("Link resources are valid", |f| east(f).unreadable = Some("spec.selector.matchLabels: no text".into()), Some(Level::Error), "failed to read the Link: spec.selector.matchLabels"),
     ("Link resources are valid", |f| f.cluster.links = no(), Some(Level::Error), "cannot list Links: refused"),
     ("Link resources are valid", |f| east(f).link.spec.target_cluster_name.clear(), Some(Level::Error), "Link linkerd-multicluster/east: invalid spec.targetClusterName \"\": must be a DNS label"),
