@@ -56,6 +56,7 @@ async fn check_status_gateways_and_graph_report_two_linked_clusters() {
     found::labels_that_select_nothing_are_reported(&planes).await;
     found::services_that_do_not_fit_the_service_range_are_reported(&planes).await;
     found::excess_permissions_are_found(&planes).await;
+    found::api_servers_with_one_ca_are_found(&planes).await;
     found::linkerd_without_slices_is_found(&planes).await;
     found::lacking_permissions_are_found(&planes).await;
     linkerd_can_call_it(&planes);

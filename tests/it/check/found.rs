@@ -6,7 +6,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use linkerd_mc::api::link::Link;
+use linkerd_mc::api::{labels as l, link::Link};
 use serde_json::{Value, json};
 
 use super::{
@@ -166,6 +166,24 @@ pub(super) async fn excess_permissions_are_found(planes: &Planes) {
         .kubectl(&["delete", "clusterrolebinding", "excess"])
         .await
         .unwrap();
+}
+
+/// A second Link to one API server stands in for another cluster whose API server has the same CA.
+pub(super) async fn api_servers_with_one_ca_are_found(planes: &Planes) {
+    let link = json!({
+        "apiVersion": "multicluster.linkerd.io/v1alpha3", "kind": "Link",
+        "metadata": { "name": "twin", "namespace": NAMESPACE, "annotations": { l::API_GATEWAY: "{}" } },
+        "spec": { "targetClusterName": "twin", "clusterCredentialsSecret": "cluster-credentials-east" },
+    });
+    planes.west.apply(&link.to_string()).await.unwrap();
+    let (results, _) = planes.check(&[]);
+    let found = &results["API servers behind gateways have CAs of their own"];
+    assert_eq!(found["result"], "warning");
+    let error = found["error"].as_str().unwrap();
+    let shared = "twin: its API server has the same CA as that of east: ";
+    assert!(error.starts_with(shared), "{error}");
+    let delete = ["-n", NAMESPACE, "delete", "link", "twin"];
+    planes.west.kubectl(&delete).await.unwrap();
 }
 
 /// Mirrors have EndpointSlices only, so Linkerd finds no endpoints if it does not read slices. `install` warns of it

@@ -3,6 +3,7 @@
 //! Checks without a hint anchor are ours. Their advice is in the text, because `linkerd check` prints a hint as "see
 //! <hint> for hints".
 
+mod authorities;
 mod certificates;
 mod controllers;
 mod examples;
@@ -45,6 +46,7 @@ const RULES: &[Rule] = &[
     rule(Credentials, "remote cluster access credentials are not about to expire", "", Warning, targets::expiry),
     rule(Credentials, "remote cluster access credentials expire some day", "", Warning, targets::endless),
     rule(Credentials, "connections to remote clusters are encrypted and verified", "", Error, targets::tls),
+    rule(Credentials, "API servers behind gateways have CAs of their own", "", Warning, authorities::apart),
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),

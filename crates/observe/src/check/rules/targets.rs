@@ -390,7 +390,7 @@ fn told(found: &Misspelled, link: &LinkSnapshot, flags: &ClusterFlags) -> Findin
 
 /// Evaluates every Link. `None` if nothing is known about it: a warning, because the first of these checks reports the
 /// reason as an error.
-fn per_link(
+pub fn per_link(
     snapshot: &FullSnapshot,
     judge: impl Fn(&LinkSnapshot) -> Option<Vec<Finding>>,
 ) -> Verdict {

@@ -1,5 +1,7 @@
 //! The result of each rule for a cluster with one problem.
 
+use client::Identity;
+
 use super::{
     identities::{chained, constrained_anchor},
     *,
@@ -54,6 +56,13 @@ pub const CASES: &[(&str, Change, Option<Level>, &str)] = &[
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Plain), Some(Level::Error), "east: requests to the target's API server are not encrypted (http://), so they have no token: an attacker on the network can change what is mirrored; link again, and pass an address with https:// to --api-server-address"),
     ("connections to remote clusters are encrypted and verified", |f| insecure(f, InsecureTls::Unverified), Some(Level::Error), "east: the certificate of the target's API server is not verified (insecure-skip-tls-verify): "),
     ("connections to remote clusters are encrypted and verified", |f| east(f).credentials = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
+    ("API servers behind gateways have CAs of their own", |f| { behind(f, &["ca", "company"]); also(f, "north", &["company"]); }, Some(Level::Warning), "east: its API server has the same CA as that of north: "),
+    ("API servers behind gateways have CAs of their own", |f| { behind(f, &["company"]); also(f, "north", &["company"]); f.cluster.identity = trusting(&["company"]); }, Some(Level::Warning), "the same CA as that of north, this cluster: "),
+    ("API servers behind gateways have CAs of their own", |f| { behind(f, &["east"]); also(f, "north", &["north"]); f.cluster.identity = trusting(&["west"]); }, None, ""),
+    ("API servers behind gateways have CAs of their own", |f| { behind(f, &[]); also(f, "north", &[]); }, None, ""),
+    ("API servers behind gateways have CAs of their own", |f| { behind(f, &["east"]); also(f, "east", &["east"]); }, None, ""),
+    ("API servers behind gateways have CAs of their own", |f| { trust(f, &["company"]); also(f, "north", &["company"]); }, None, ""),
+    ("API servers behind gateways have CAs of their own", |f| { through_gateway(f, "True"); east(f).credentials = Some(no()); }, Some(Level::Warning), "east: not checked; see the check of its credentials"),
     ("remote cluster access credentials expire some day", |f| endless(f, "access"), Some(Level::Warning), "east: the token of an account in access never expires: run `linkerd-mc rotate east"),
     ("remote cluster access credentials expire some day", |f| endless(f, labels::MULTICLUSTER_NAMESPACE), Some(Level::Warning), "the controller there may read it"),
     ("remote cluster access credentials expire some day", |f| east(f).credentials = Some(no()), Some(Level::Warning), "east: not checked; see the check of its credentials"),
@@ -292,6 +301,38 @@ fn expire(snapshot: &mut FullSnapshot, at: &str) {
         expiry,
         ..LinkCredentials::default()
     }));
+}
+
+/// An API server that these CAs certify.
+fn trusting(authorities: &[&str]) -> Identity {
+    let authorities = authorities.iter().map(|of| of.as_bytes().to_vec());
+    Identity {
+        authorities: authorities.collect(),
+        ..Identity::default()
+    }
+}
+
+/// The CAs of the API server that the Link leads to.
+fn trust(snapshot: &mut FullSnapshot, authorities: &[&str]) {
+    east(snapshot).credentials = Some(Ok(LinkCredentials {
+        identity: trusting(authorities),
+        ..LinkCredentials::default()
+    }));
+}
+
+/// The same for an API server behind a gateway.
+fn behind(snapshot: &mut FullSnapshot, authorities: &[&str]) {
+    trust(snapshot, authorities);
+    through_gateway(snapshot, "True");
+}
+
+/// Adds a Link to the API server of another cluster, with these CAs.
+fn also(snapshot: &mut FullSnapshot, cluster: &str, authorities: &[&str]) {
+    let mut other = well();
+    trust(&mut other, authorities);
+    let mut link = east(&mut other).clone();
+    link.link.spec.target_cluster_name = cluster.to_owned();
+    snapshot.cluster.links.as_mut().unwrap().push(link);
 }
 
 /// The token of an account in this namespace never expires.
