@@ -183,7 +183,7 @@ impl PodProxy {
     ) -> Result<(), ProxyError> {
         let read = async {
             let answer = self.get(client, "metrics").await?;
-            samples(answer.into_body(), explain, MAX_METRICS, names, each).await
+            samples(answer.into_body(), explain, names, each).await
         };
         within(deadline, read).await
     }
@@ -210,7 +210,7 @@ impl PodProxy {
                 match answer.status() {
                     code if code.is_success() => {
                         let told = hyper::Error::to_string;
-                        samples(answer.into_body(), told, MAX_METRICS, names, each).await
+                        samples(answer.into_body(), told, names, each).await
                     }
                     code => Err(ProxyError::Status(code)),
                 }
@@ -284,11 +284,10 @@ fn malformed(why: &str) -> ProxyError {
     ProxyError::Malformed(in_brief(why))
 }
 
-/// Reads metrics of up to `max` bytes, and passes on the samples with these names.
+/// Reads metrics of up to [`MAX_METRICS`] bytes, and passes on the samples with these names.
 async fn samples<B: hyper::body::Body<Data = Bytes> + Unpin>(
     mut body: B,
     told: impl Fn(&B::Error) -> String,
-    max: usize,
     names: &[&str],
     mut each: impl FnMut(&Sample<'_>),
 ) -> Result<(), ProxyError> {
@@ -298,8 +297,8 @@ async fn samples<B: hyper::body::Body<Data = Bytes> + Unpin>(
         let frame = frame.map_err(|error| ProxyError::Unanswered(told(&error)))?;
         let data = frame.into_data().unwrap_or_default();
         size += data.len();
-        if size > max {
-            return Err(ProxyError::TooLarge(max));
+        if size > MAX_METRICS {
+            return Err(ProxyError::TooLarge(MAX_METRICS));
         }
         reader.read(&data, &mut each).map_err(malformed)?;
     }

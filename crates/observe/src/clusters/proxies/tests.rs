@@ -180,10 +180,10 @@ async fn wanted_samples_are_passed_on_whatever_the_pieces() {
 
 #[tokio::test(start_paused = true)]
 async fn metrics_are_bounded_in_size_and_time() {
-    let text = vec![b'\n'; MIB];
-    for (max, expected) in [(MIB, Ok(())), (MIB - 1, Err(ProxyError::TooLarge(MIB - 1)))] {
-        let read = samples(Body::from(text.clone()), explain, max, &["a"], |_| {}).await;
-        assert_eq!(read, expected);
+    let too_large = "the answer of the proxy is larger than 8 MiB";
+    for (size, expected) in [(8 * MIB, Ok(())), (8 * MIB + 1, Err(too_large.to_owned()))] {
+        let read = samples(Body::from(vec![b'\n'; size]), explain, &["a"], |_| {}).await;
+        assert_eq!(read.map_err(|error| error.to_string()), expected);
     }
 
     let client = of_test_server(|_| async { answer(200, stream::pending()) });
