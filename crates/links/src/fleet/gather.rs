@@ -75,7 +75,7 @@ pub async fn read_all(
     let wanted = wanted.filter(|cluster| used.contains(&cluster.name));
     let wanted = wanted.map(|cluster| (cluster.name.clone(), loaded.access(all, cluster)));
     let mut read = read_some(loaded, wanted.collect(), timeout).await;
-    let left = left(loaded, &read, used);
+    let left = left(loaded, &known(&read), used);
     let contexts = all.kubeconfig().map(|all| all.contexts).unwrap_or_default();
     let contexts = contexts.iter().map(|context| context.name.as_str());
     let left = left.into_iter().filter_map(|name| {
@@ -207,9 +207,13 @@ pub async fn in_time<T>(
 
 /// Clusters that are not in the file, and that the user names. What members of the fleet say about others is no reason to
 /// connect to them.
-fn left(loaded: &LoadedFleet, read: &ReadClusters, used: &UsedClusters) -> BTreeSet<ClusterName> {
-    let renamed = renamed(loaded, &known(read));
-    let is_other = |name: &&ClusterName| !read.contains_key(name) && !renamed.contains_key(name);
+fn left(
+    loaded: &LoadedFleet,
+    known: &KnownClusters<'_>,
+    used: &UsedClusters,
+) -> BTreeSet<ClusterName> {
+    let renamed = renamed(loaded, known);
+    let is_other = |name: &&ClusterName| !known.contains_key(name) && !renamed.contains_key(*name);
     used.names().filter(is_other).cloned().collect()
 }
 
@@ -423,4 +427,40 @@ async fn target(
         },
         inside,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::fleet::loaded::parse;
+
+    fn object<T: DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn member_cannot_make_the_user_connect_to_clusters_that_only_it_names() {
+        let file = "name: f\nclusters: [{name: east}, {name: west}]\nlinks: [{mesh: all}]\n";
+        let loaded = parse("fleet.yaml", file, Path::new(""), "linkerd").unwrap();
+        let metadata = json!({ "name": "bank", "labels": { labels::FLEET: "f" } });
+        let hostile = ClusterFacts {
+            links: vec![object(
+                json!({ "metadata": metadata, "spec": { "targetClusterName": "bank" } }),
+            )],
+            accounts: AccountFacts {
+                accounts: vec![object(json!({ "metadata": metadata }))],
+                roles: vec![object(json!({ "metadata": metadata, "rules": [] }))],
+                ..AccountFacts::default()
+            },
+            ..ClusterFacts::default()
+        };
+        let [east, west, bank] = ["east", "west", "bank"].map(|name| name.parse().unwrap());
+        let known = KnownClusters::from([(&east, Ok(&hostile)), (&west, Err("no answer"))]);
+        let of = |used: &UsedClusters| left(&loaded, &known, used);
+        assert_eq!(of(&UsedClusters::default()), BTreeSet::new());
+        let named = UsedClusters::default().also([bank.clone()]);
+        assert_eq!(of(&named), [bank].into());
+    }
 }
