@@ -107,7 +107,53 @@ fn attributes(namespace: &str, group: &str, resource: &str, verb: &str) -> Resou
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
     use super::*;
+
+    /// The role of this kind in docs/ci.md: API groups, resources and verbs.
+    fn granted(kind: &str) -> BTreeSet<[String; 3]> {
+        let guide = include_str!("../../../../../docs/ci.md");
+        let (_, section) = guide.split_once("\n### Permissions of verify\n").unwrap();
+        let (_, block) = section.split_once("\n```yaml\n").unwrap();
+        let (block, _) = block.split_once("\n```").unwrap();
+        let objects = block.split("\n---\n");
+        let mut objects = objects.map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
+        let role = objects.find(|object| object["kind"] == kind).unwrap();
+        let mut granted = BTreeSet::new();
+        for rule in role["rules"].as_array().unwrap() {
+            let list = |field: &str| -> Vec<String> {
+                serde_json::from_value(rule[field].clone()).unwrap()
+            };
+            for group in list("apiGroups") {
+                for resource in list("resources") {
+                    let verbs = list("verbs").into_iter();
+                    granted.extend(verbs.map(|verb| [group.clone(), resource.clone(), verb]));
+                }
+            }
+        }
+        granted
+    }
+
+    #[test]
+    fn role_of_the_guide_permits_what_verify_needs_in_its_namespace_and_only_reads_elsewhere() {
+        let needs = [VerifySide::Source, VerifySide::Target].map(|side| side.needs(true));
+        let needed = needs.into_iter().flatten();
+        let needed = needed.flat_map(|(group, resource, verbs)| {
+            let verbs = verbs.iter();
+            verbs.map(move |verb| [group, resource, verb].map(str::to_owned))
+        });
+        let is_everywhere = |[_, resource, _]: &[String; 3]| resource == "namespaces";
+        let (everywhere, own): (BTreeSet<_>, BTreeSet<_>) = needed.partition(is_everywhere);
+        assert_eq!(granted("Role"), own);
+        let rest = granted("ClusterRole");
+        assert!(rest.is_superset(&everywhere), "{rest:?}");
+        let reads = ["get", "list"];
+        let mut verbs = rest.iter().map(|[_, _, verb]| verb.as_str());
+        assert!(verbs.all(|verb| reads.contains(&verb)), "{rest:?}");
+    }
 
     #[test]
     fn a_review_asks_for_the_namespace_of_canaries_only() {
