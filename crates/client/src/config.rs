@@ -144,15 +144,10 @@ pub struct Identity {
 impl Identity {
     /// The identity of a configuration's cluster.
     pub fn of(config: &Config) -> Self {
-        let url = &config.cluster_url;
-        let is_http = url.scheme_str() == Some("http");
-        let port = url.port_u16().unwrap_or(if is_http { 80 } else { 443 });
-        let host = url.host().unwrap_or_default().to_ascii_lowercase();
-        let path = url.path().trim_end_matches('/');
         let proxy = config.proxy_url.as_ref().map(ToString::to_string);
         let way = format!("{proxy:?} {:?}", config.tls_server_name);
         Self {
-            server: format!("{host}:{port}{path}"),
+            server: server_of(&config.cluster_url),
             authorities: config.root_cert.iter().flatten().cloned().collect(),
             way: fingerprint(way.as_bytes()),
             user: fingerprint(&credentials(&config.auth_info)),
@@ -164,6 +159,15 @@ impl Identity {
         let parts = |of: &Self| (of.server.clone(), of.authorities.clone(), of.way.clone());
         parts(self) == parts(other)
     }
+}
+
+/// Host (lower case), port and path of an address, so that its spellings are equal.
+pub fn server_of(url: &http::Uri) -> String {
+    let is_http = url.scheme_str() == Some("http");
+    let port = url.port_u16().unwrap_or(if is_http { 80 } else { 443 });
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    let path = url.path().trim_end_matches('/');
+    format!("{host}:{port}{path}")
 }
 
 /// All that a user sends to be recognized. Who is impersonated is another question.

@@ -29,7 +29,7 @@ mod transport;
 pub use self::access::Access;
 pub use self::bounds::ResponseLimits;
 pub use self::cluster::{Cluster, clock_differs, kube_system_uid};
-pub use self::config::{IdentifiedCluster, Identity, fingerprint, token_claims};
+pub use self::config::{IdentifiedCluster, Identity, fingerprint, server_of, token_claims};
 pub use self::credentials::{
     CredentialsError, credentials_expiry, credentials_identity, credentials_use, from_credentials,
     insecure_tls, kubeconfig_in, never_expires_in, service_account, token_fingerprint,

@@ -30,6 +30,7 @@ pub mod link_state;
 pub mod link_summary;
 pub mod linkerd_api;
 pub mod linkerd_secrets;
+pub mod linkerd_way;
 pub mod misspelled;
 pub mod own_routes;
 pub mod pod_networks;

@@ -205,6 +205,8 @@ pub struct LinkerdCredentials {
     /// What its kubeconfig uses of the machine that reads it, such as a program. Linkerd uses that, and our controller
     /// refuses it.
     pub uses: Option<&'static str>,
+    /// The API server that it leads to, and the way; `None` if it cannot be used.
+    pub identity: Option<Identity>,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// When its token expires, if ever.

@@ -1,6 +1,8 @@
 //! Deployments and pods → the input of the rules. Pure.
 
-use client::{credentials_expiry, credentials_use, kubeconfig_in, token_fingerprint};
+use client::{
+    credentials_expiry, credentials_identity, credentials_use, kubeconfig_in, token_fingerprint,
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -202,6 +204,7 @@ pub fn linkerd_credentials(secret: &Secret) -> Option<(String, LinkerdCredential
         name: secret.metadata.name.clone().unwrap_or_default(),
         lacks: lacks(secret),
         uses: kubeconfig.and_then(credentials_use),
+        identity: kubeconfig.and_then(|kubeconfig| credentials_identity(kubeconfig).ok()),
         created,
         expiry: kubeconfig.and_then(credentials_expiry),
         token: kubeconfig.and_then(token_fingerprint),
@@ -398,6 +401,7 @@ mod tests {
         let secret = serde_json::from_value(secret).unwrap();
         let found = linkerd_credentials(&secret).unwrap().1;
         assert_eq!(found.uses, Some("an exec plugin"));
+        assert_eq!(found.identity, None);
     }
 
     #[test]

@@ -49,6 +49,7 @@ const RULES: &[Rule] = &[
     rule(Credentials, "API servers behind gateways have CAs of their own", "", Warning, authorities::apart),
     rule(Targets, "remote cluster access credentials permit only what is needed", "", Warning, targets::excess),
     rule(Credentials, "Linkerd has the credentials of each Link", "", Error, targets::destination),
+    rule(Credentials, "Linkerd's credentials lead to the API server of each Link", "", Warning, targets::destination_way),
     rule(Credentials, "Linkerd uses its current credentials", "", Warning, targets::destination_is_current),
     rule(Credentials, "Linkerd's destination controller can be restarted", "", Warning, controllers::destination_restart),
     rule(Targets, "clusters share trust anchors", "l5d-multicluster-clusters-share-anchors", Error, targets::trust_anchors).fixed_in_target_by("kubectl get configmaps --all-namespaces --field-selector metadata.name=linkerd-identity-trust-roots --output yaml"),

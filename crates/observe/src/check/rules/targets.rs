@@ -12,6 +12,7 @@ use super::rule::{INSTALL_AGAIN, Verdict};
 use crate::{
     clusters::{
         credentials,
+        linkerd_way::leads_elsewhere,
         misspelled::{Misspelled, misspelled},
         snapshot::{AccessRule, Destination, FullSnapshot, LinkSnapshot, ReadErrorKind},
         trust_anchors,
@@ -156,6 +157,17 @@ fn unlinked(snapshot: &FullSnapshot, known: &Destination) -> Vec<Finding> {
         Some(Finding::from(what).of(cluster).fixed_by(&restart))
     };
     naming.into_iter().filter_map(problem).collect()
+}
+
+pub fn destination_way(snapshot: &FullSnapshot) -> Verdict {
+    let Ok(known) = &snapshot.destination else {
+        return Verdict::Skip;
+    };
+    per_link(snapshot, |link| {
+        let flags = &snapshot.cluster.flags;
+        let elsewhere = leads_elsewhere(link, snapshot.links(), known, flags);
+        Some(elsewhere.into_iter().collect())
+    })
 }
 
 pub fn destination_is_current(snapshot: &FullSnapshot) -> Verdict {
