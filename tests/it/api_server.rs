@@ -171,6 +171,8 @@ async fn linkerd_goes_through_the_gateway_too(far: &ControlPlane, source: &Contr
     assert_eq!(set[l::FEDERATED_THROUGH], Value::Null);
     apply(source, &printed).await;
     condition_is(source, NAME, "Connected", "True", "Connected").await;
+    let leads = "Linkerd's credentials lead to the API server of each Link";
+    assert_eq!(checked(source, leads)["result"], "success");
 }
 
 /// Only the controller uses the address that leads through the gateway. Commands use the contexts of their users.
