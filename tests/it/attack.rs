@@ -80,30 +80,49 @@ async fn thieves_of_tokens_get_what_the_page_says_and_attack_changes_nothing() {
     // A stored token is beside the controller, unless the accounts have a namespace of their own.
     let token = "remoteMirrorServiceAccountToken=true";
     let own = "remoteMirrorServiceAccountNamespace=linkerd-multicluster-access";
-    for (values, code, answer) in [
-        (token.to_owned(), 1, "**permitted**"),
-        (format!("{token},{own}"), 0, "no right"),
+    let read = "Read a token with which another cluster reads this one";
+    let open = "Open the gateway to another namespace";
+    let of_gateway = "policy `linkerd-multicluster-controller-gateway`";
+    let open_api_server = "Open the gateway to the API server";
+    for (values, code, answers) in [
+        (token.to_owned(), 1, &[(read, "**permitted**")][..]),
+        (format!("{token},{own}"), 0, &[(read, "no right")]),
+        (
+            format!("{own},gateway.forward=exported"),
+            0,
+            &[
+                (read, "no right"),
+                (open, "permitted"),
+                (open_api_server, of_gateway),
+                ("Change the program of the gateway", of_gateway),
+            ],
+        ),
     ] {
         reinstall(&plane, &["--set", &values]).await;
-        if code == 0 {
+        if values.contains(own) {
             let old = ["serviceaccount", ACCOUNT, "--ignore-not-found"];
             let delete = [&["-n", NAMESPACE, "delete"], &old[..]].concat();
             plane.kubectl(&delete).await.unwrap();
         }
-        // The API server reads policies from a cache.
-        let changed = eventually("the new policies to be in force", SOON, async || {
-            let outcome = run(plane.kubeconfig(), &["attack", "-o", "json"]);
-            let found = || rows(&serde_json::from_str(&outcome.stdout).unwrap());
-            Ok((outcome.code == code).then(found))
-        });
-        let changed = changed.await.unwrap();
-        let expected = rows(&report).into_iter().map(|(attempt, mut answers)| {
-            if attempt.starts_with("Read a token with") {
-                answers.insert("controller".to_owned(), answer.to_owned());
+        let mut expected = rows(&report);
+        for (attempt, row) in &mut expected {
+            let answer = answers.iter().find(|(of, _)| of == attempt);
+            if let Some((_, answer)) = answer {
+                row.insert("controller".to_owned(), (*answer).to_owned());
             }
-            (attempt, answers)
-        });
-        assert_eq!(changed, expected.collect::<Vec<_>>(), "{values}");
+        }
+        // The API server reads policies from a cache.
+        eventually("the new policies to be in force", SOON, async || {
+            let outcome = run(plane.kubeconfig(), &["attack", "-o", "json"]);
+            let found = rows(&serde_json::from_str(&outcome.stdout)?);
+            anyhow::ensure!(
+                (outcome.code, &found) == (code, &expected),
+                "{values}: {found:?}"
+            );
+            Ok(Some(()))
+        })
+        .await
+        .unwrap();
     }
     // All writes of thieves are dry runs. They are not sent with the token itself.
     let sent = requests(&plane, since);

@@ -6,13 +6,19 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use linkerd_mc::api::link::{
-    GatewayStatus, Link, LinkSpec, LinkStatus, ProbeSpec, ServiceCondition, ServiceRef,
-    ServiceStatus,
+use linkerd_mc::api::{
+    labels::CONTROLLER_NAME,
+    link::{
+        GatewayStatus, Link, LinkSpec, LinkStatus, ProbeSpec, ServiceCondition, ServiceRef,
+        ServiceStatus,
+    },
 };
 use serde_json::{Value, json};
 
-use crate::support::{SOON, links::shown, planes::bare, program::run, variants::VARIANTS};
+use crate::support::{
+    SOON, credentials::claims, installation::NAMESPACE, links::shown, planes::bare, program::run,
+    variants::VARIANTS,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: just test-all"]
@@ -50,8 +56,41 @@ async fn installed_objects_are_accepted_and_applying_them_again_changes_nothing(
     }
 
     crd_keeps_every_field_of_the_link_type(&plane).await;
+    token_of_the_controller_lasts_an_hour(&plane).await;
     pods_are_admitted_as_on_openshift(&plane).await;
     policies_are_left_out_where_there_are_none(&plane);
+}
+
+/// The kubelet requests a token for the time that the Pod says. For the 3607 s that Kubernetes itself writes into Pods, the
+/// API server grants a year.
+async fn token_of_the_controller_lasts_an_hour(plane: &ControlPlane) {
+    let tokens = "jsonpath={.spec.template.spec.volumes[*].projected.sources[*].serviceAccountToken.expirationSeconds}";
+    let get = ["get", "deployment", CONTROLLER_NAME, "-o", tokens];
+    let within = ["-n", NAMESPACE];
+    let seconds = plane.kubectl(&[&within, &get[..]].concat()).await.unwrap();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "robbed", "namespace": NAMESPACE },
+        "spec": {
+            "serviceAccountName": CONTROLLER_NAME, "automountServiceAccountToken": false,
+            "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+            "containers": [{
+                "name": "controller", "image": "none",
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+            }],
+        },
+    });
+    plane.apply(&pod.to_string()).await.unwrap();
+    let lasts = format!("--duration={seconds}s");
+    let bound = [
+        "--bound-object-kind=Pod",
+        "--bound-object-name=robbed",
+        &lasts,
+    ];
+    let create = [&within, &["create", "token", CONTROLLER_NAME][..], &bound].concat();
+    let token = claims(plane.kubectl(&create).await.unwrap().trim());
+    let granted = token["exp"].as_i64().unwrap() - token["iat"].as_i64().unwrap();
+    assert_eq!(granted, 3600);
 }
 
 /// Rules for users as the SCC `restricted-v2` has them: a number is given by the cluster, or of the namespace's range. The

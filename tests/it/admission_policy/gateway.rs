@@ -12,8 +12,7 @@ use crate::support::installation::NAMESPACE;
 
 const OF_GATEWAY: &str = "the controller may only change the Deployment of the gateway";
 const ONLY_FORWARDS: &str = "the controller may only change what the gateway forwards to";
-const BY_NAME: &str =
-    "the controller may let the gateway forward only to Services and namespaces by name";
+const BY_NAME: &str = "the controller may let the gateway forward only to Services and namespaces by name, and not to the API server";
 
 /// A merge patch of annotations of Pods.
 fn annotations(annotations: &Value) -> Value {
@@ -180,6 +179,8 @@ pub(super) fn forbidden() -> Vec<(Try, &'static str)> {
         (gateway(env("[]")), BY_NAME),
         (gateway(forward("svc.cluster.local.")), BY_NAME),
         (gateway(forward("shop.svc.cluster.local.,svc.cluster.local.")), BY_NAME),
+        (gateway(forward("default.svc.cluster.local.")), BY_NAME),
+        (gateway(forward("shop.svc.cluster.local.,kubernetes.default.svc.cluster.local.")), BY_NAME),
         (gateway(forward("cluster.local.")), BY_NAME),
         (gateway(forward(".")), BY_NAME),
         (gateway(annotations(&json!({ ADDITIONAL_ENV: null }))), BY_NAME),

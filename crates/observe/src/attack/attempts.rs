@@ -2,6 +2,10 @@
 //! `default/kubernetes` for the Services of users.
 
 use http::Method;
+use mirror_core::api::{
+    gateway_suffixes::{ADDITIONAL_ENV, GatewaySuffixes},
+    labels::GATEWAY_NAME,
+};
 use serde_json::{Value, json};
 
 use super::thief::{Thief, ThiefKind};
@@ -117,6 +121,29 @@ fn of_controller(thief: &Thief) -> Vec<Attempt> {
         }
         .expected(expected)
     }));
+    let open = |what, suffix| {
+        let suffixes = GatewaySuffixes::of_variable(suffix).to_annotation();
+        let template = json!({ "metadata": { "annotations": { ADDITIONAL_ENV: suffixes } } });
+        attempt(
+            what,
+            Method::PATCH,
+            format!("/apis/apps/v1/namespaces/{own}/deployments/{GATEWAY_NAME}"),
+            json!({ "spec": { "template": template } }),
+        )
+    };
+    attempts.extend([
+        open(
+            "Open the gateway to another namespace",
+            "linkerd-mc-attack.svc.cluster.local.",
+        )
+        .expected(Expected::Permitted(
+            "with gateway.forward, it says which namespaces the gateway forwards to",
+        )),
+        open(
+            "Open the gateway to the API server",
+            "kubernetes.default.svc.cluster.local.",
+        ),
+    ]);
     attempts
 }
 
@@ -311,7 +338,11 @@ mod tests {
             let permitted = attempts
                 .iter()
                 .filter(|attempt| matches!(attempt.expected, Expected::Permitted(_)));
-            assert_eq!(permitted.count(), 2);
+            let expected = match kind {
+                ThiefKind::Controller => 3,
+                ThiefKind::RemoteAccess => 2,
+            };
+            assert_eq!(permitted.count(), expected);
         }
     }
 
