@@ -159,6 +159,16 @@ pub fn needs_linkerd(link: &LinkSnapshot) -> bool {
     discovers && has_discovery(&link.link)
 }
 
+/// The other Links to the cluster of a Link.
+pub fn others_to_its_cluster<'l>(
+    link: &'l LinkSnapshot,
+    links: &'l [LinkSnapshot],
+) -> impl Iterator<Item = &'l LinkSnapshot> {
+    let is_other =
+        move |other: &&LinkSnapshot| other.cluster() == link.cluster() && other.id() != link.id();
+    links.iter().filter(is_other)
+}
+
 /// The problem if the two Secrets hold different tokens. Linkerd has one Secret for a cluster, so of several Links to
 /// it, in the namespaces of several installations, only one needs to have Linkerd's token.
 pub fn differs(
@@ -169,9 +179,7 @@ pub fn differs(
 ) -> Option<Finding> {
     let known = theirs.credentials.get(link.cluster())?;
     let differs = needs_linkerd(link) && own(link)?.token != known.token;
-    let mut others = links
-        .iter()
-        .filter(|other| other.cluster() == link.cluster() && other.id() != link.id());
+    let mut others = others_to_its_cluster(link, links);
     let may_have_it = |other| own(other).is_none_or(|own| own.token == known.token);
     (differs && known.lacks.is_empty() && !others.any(may_have_it)).then(|| {
         let what = "the tokens in Linkerd's Secret and in the controller's Secret differ";

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use mirror_core::{api::labels, mirror::is_through_gateway};
 
 use super::{
-    credentials::{needs_linkerd, own},
+    credentials::{needs_linkerd, others_to_its_cluster, own},
     snapshot::{Destination, LinkSnapshot},
 };
 use crate::finding::Finding;
@@ -25,9 +25,7 @@ pub fn leads_elsewhere(
     let known = theirs.credentials.get(link.cluster())?;
     let way = known.identity.as_ref()?;
     let what = difference(link, way).filter(|_| needs_linkerd(link) && known.lacks.is_empty())?;
-    let mut others = links
-        .iter()
-        .filter(|other| other.cluster() == link.cluster() && other.id() != link.id());
+    let mut others = others_to_its_cluster(link, links);
     if others.any(|other| difference(other, way).is_none()) {
         return None;
     }
