@@ -269,6 +269,13 @@ impl Target {
         self.federated_through == FederatedThrough::Gateway && self.gateway.is_none()
     }
 
+    /// Whether its members of federated Services are reached by discovery, and cannot be reached through a gateway.
+    pub(crate) fn is_only_discovered(&self) -> bool {
+        self.federated_through == FederatedThrough::Discovery
+            && self.gateway.is_none()
+            && self.has_discovery
+    }
+
     /// Why Linkerd cannot discover the endpoints of its Services, if the Link does not let it.
     pub(crate) fn lacks_discovery(&self) -> Option<Problem> {
         let message = || {

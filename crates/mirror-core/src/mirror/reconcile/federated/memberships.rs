@@ -53,7 +53,7 @@ impl<'a> FederatedService<'a> {
             let (lacks_gateway, takes_part) =
                 (linked.target.lacks_gateway(), self.named.contains(cluster));
             // A cluster whose Link lost its gateway keeps its endpoints, as mirrors do.
-            let keeps = lacks_gateway && was_slices && takes_part;
+            let keeps = lacks_gateway && was_slices && takes_part && form == Form::Slices;
             if (form == Form::Slices || lacks_gateway) && !keeps {
                 linked.needs_gateway();
             }
@@ -87,11 +87,21 @@ impl<'a> FederatedService<'a> {
         let members = || memberships.iter().filter(takes_part);
         let was = self.actual.map(Form::of);
         let was_slices = was == Some(Form::Slices);
+        // Such a member would lose its place to endpoints of a cluster whose Link lost its gateway.
+        let needs_discovery = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
+            linked.target.is_only_discovered()
+                && self.named.contains(*cluster)
+                && !matches!(linked.membership, Membership::Leaving)
+        };
+        let any_needs_discovery = members().any(needs_discovery);
         let through_gateway = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
             let target = linked.target;
             let has_slices = || was_slices && self.named.contains(*cluster);
             match target.federated_through {
-                FederatedThrough::Gateway => !target.lacks_gateway() || has_slices(),
+                FederatedThrough::Gateway if target.lacks_gateway() => {
+                    has_slices() && !any_needs_discovery
+                }
+                FederatedThrough::Gateway => true,
                 // Linkerd cannot discover this member, so it would lose its endpoints.
                 FederatedThrough::Discovery => target.lacks_discovery().is_some() && has_slices(),
             }

@@ -42,6 +42,29 @@ fn cluster_that_cannot_have_slices_leaves_when_a_service_is_made_of_slices() {
 }
 
 #[test]
+fn endpoints_of_a_lost_gateway_do_not_keep_out_a_cluster_that_can_only_be_discovered() {
+    let sliced = two(By::Gateway, By::Gateway).worked_on(&key());
+    let lost = sliced.with_link("west", |entry| {
+        entry.target = Ok(without_gateway("west", 2));
+    });
+    let turned_to = |by: By| {
+        lost.clone().with_link("east", |entry| {
+            entry.target = Ok(target("east", 1, by));
+        })
+    };
+    let only_discovered = turned_to(By::DiscoveryOnly);
+    let told = reported(&plan(&only_discovered, &key()));
+    assert_eq!(told, ["web@east: web-federated", NO_GATEWAY]);
+    let members = members_after(&only_discovered, l::REMOTE_DISCOVERY);
+    assert_eq!(members.as_deref(), Some("web@east"));
+    // One that has a gateway takes part beside them.
+    assert_eq!(
+        described(&plan(&turned_to(By::Discovery), &key()).writes),
+        [""; 0]
+    );
+}
+
+#[test]
 fn cluster_without_the_gateway_that_its_link_asks_for_makes_no_service_of_slices() {
     let flat = two(By::Discovery, By::Discovery).worked_on(&key());
     let member = flat.with_link("west", |entry| {
