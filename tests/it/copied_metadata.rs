@@ -14,6 +14,7 @@ const ARGO: &str = "argocd.argoproj.io/instance";
 const INSTANCE: &str = "app.kubernetes.io/instance";
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn metadata_for_other_tools_is_copied_only_if_the_link_allows_it() {
     let (east, west) = hub().await.pair();
     namespace("tools", &[east, west]).await;

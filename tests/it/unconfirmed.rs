@@ -87,6 +87,7 @@ async fn prompt<T>(what: &str, change: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "long: just test-all"]
 async fn cluster_that_does_not_confirm_its_leave_delays_no_other_member() {
     const NAME: &str = "unconfirmed";
     const LOCAL: &str = "--federated-service-selector=mirror.linkerd.io/federated=local";

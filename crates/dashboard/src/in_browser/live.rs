@@ -37,6 +37,7 @@ async fn a_change_is_seen_at_once_and_leaves_alone_what_somebody_uses() {
 }
 
 #[tokio::test]
+#[ignore = "long: just test-all"]
 async fn a_tab_that_is_left_open_does_not_grow() {
     if !Browser::installed("an open tab does not grow") {
         return;
@@ -93,6 +94,7 @@ async fn settled(page: &mut Opened) -> [f64; 3] {
 }
 
 #[tokio::test]
+#[ignore = "long: just test-all"]
 async fn the_page_is_there_at_once() {
     if !Browser::installed("the first paint is measured") {
         return;
