@@ -46,14 +46,19 @@ impl<'a> FederatedService<'a> {
             (cluster, linked)
         });
         let mut memberships: Memberships<'_> = memberships.collect();
+        let was = self.actual.map(Form::of);
+        if was == Some(Form::Discovery) {
+            self.keep_out_drained(&mut memberships);
+        }
         // Drained clusters count, so that a drain does not change the form.
         let form = self.form(&memberships);
-        let was_slices = self.actual.map(Form::of) == Some(Form::Slices);
+        let was_slices = was == Some(Form::Slices);
         for (cluster, linked) in &mut memberships {
             let (lacks_gateway, takes_part) =
                 (linked.target.lacks_gateway(), self.named.contains(cluster));
+            let needs_gateway = lacks_gateway || linked.target.lacks_discovery().is_some();
             // A cluster whose Link lost its gateway keeps its endpoints, as mirrors do.
-            let keeps = lacks_gateway && was_slices && takes_part && form == Form::Slices;
+            let keeps = needs_gateway && was_slices && takes_part && form == Form::Slices;
             if (form == Form::Slices || lacks_gateway) && !keeps {
                 linked.needs_gateway();
             }
@@ -80,14 +85,14 @@ impl<'a> FederatedService<'a> {
         let takes_part =
             |(cluster, linked): &(&&str, &ClusterMembership<'_>)| match linked.membership {
                 // Drained and leaving clusters count, so that the form stays as long as they are named.
-                Membership::Member(_) | Membership::Drained(_) | Membership::Leaving => true,
-                Membership::Unseen => self.named.contains(**cluster),
+                Membership::Member(_) | Membership::Leaving => true,
+                Membership::Drained(_) | Membership::Unseen => self.named.contains(**cluster),
                 Membership::Waiting | Membership::Refused(_) | Membership::None => false,
             };
         let members = || memberships.iter().filter(takes_part);
         let was = self.actual.map(Form::of);
         let was_slices = was == Some(Form::Slices);
-        // Such a member would lose its place to endpoints of a cluster whose Link lost its gateway.
+        // Such a member would lose its place to endpoints of a cluster that leaves, or whose Link lost its gateway.
         let needs_discovery = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
             linked.target.is_only_discovered()
                 && self.named.contains(*cluster)
@@ -96,15 +101,14 @@ impl<'a> FederatedService<'a> {
         let any_needs_discovery = members().any(needs_discovery);
         let through_gateway = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
             let target = linked.target;
-            let has_slices = || was_slices && self.named.contains(*cluster);
-            match target.federated_through {
-                FederatedThrough::Gateway if target.lacks_gateway() => {
-                    has_slices() && !any_needs_discovery
-                }
-                FederatedThrough::Gateway => true,
-                // Linkerd cannot discover this member, so it would lose its endpoints.
-                FederatedThrough::Discovery => target.lacks_discovery().is_some() && has_slices(),
-            }
+            let asks_for_slices = target.federated_through == FederatedThrough::Gateway;
+            let is_served =
+                target.gateway.is_some() && !matches!(linked.membership, Membership::Leaving);
+            // Linkerd may not discover this member, so it would lose its endpoints.
+            let keeps_slices = was_slices
+                && self.named.contains(*cluster)
+                && (asks_for_slices || target.lacks_discovery().is_some());
+            is_served && asks_for_slices || keeps_slices && (is_served || !any_needs_discovery)
         };
         // A Link that cannot be read now may ask for either form.
         let unknown =
@@ -130,6 +134,55 @@ impl<'a> FederatedService<'a> {
         Form::Slices
     }
 
+    /// A drained cluster joins only if there is no other member. So a Service that has one does not change its form for it.
+    fn keep_out_drained(&self, memberships: &mut Memberships<'_>) {
+        let joins = |cluster: &str, target: &Target| {
+            self.state.is_drained(target) && !self.named.contains(cluster)
+        };
+        let mut all = memberships.iter();
+        if !all.any(|(cluster, linked)| joins(cluster, linked.target))
+            || !(self.others_take_part(Form::Discovery, memberships)
+                || self.any_has_a_place(memberships))
+        {
+            return;
+        }
+        for (cluster, linked) in memberships {
+            if let Membership::Member(seen) = linked.membership
+                && joins(cluster, linked.target)
+            {
+                linked.membership = Membership::Drained(seen);
+            }
+        }
+    }
+
+    /// Whether clusters that are not drained have members that can be reached in this form.
+    fn others_take_part(&self, form: Form, memberships: &Memberships<'_>) -> bool {
+        let is_reached = |target: &Target| match form {
+            Form::Discovery => target.lacks_discovery().is_none(),
+            Form::Slices => true,
+        };
+        self.local.is_some()
+            || memberships.values().any(|linked| {
+                matches!(linked.membership, Membership::Member(_))
+                    && !self.state.is_drained(linked.target)
+                    && !linked.target.lacks_gateway()
+                    && is_reached(linked.target)
+            })
+    }
+
+    /// Whether any cluster that is named may stay.
+    fn any_has_a_place(&self, memberships: &Memberships<'_>) -> bool {
+        self.named
+            .iter()
+            .any(|cluster| match memberships.get(cluster) {
+                Some(linked) => matches!(
+                    linked.membership,
+                    Membership::Member(_) | Membership::Unseen
+                ),
+                None => self.may_keep(cluster, memberships),
+            })
+    }
+
     /// Removes the memberships of drained clusters that are not needed. They leave without confirmation: the Link says that
     /// they are drained, and a cluster under maintenance may not answer.
     fn take_out_drained(&self, form: Form, memberships: &mut Memberships<'_>) {
@@ -137,25 +190,8 @@ impl<'a> FederatedService<'a> {
         if !memberships.values().any(|linked| is_drained(linked.target)) {
             return;
         }
-        let is_reached = |target: &Target| match form {
-            Form::Discovery => target.lacks_discovery().is_none(),
-            Form::Slices => true,
-        };
-        let others_take_part = self.local.is_some()
-            || memberships.values().any(|linked| {
-                matches!(linked.membership, Membership::Member(_))
-                    && !is_drained(linked.target)
-                    && !linked.target.lacks_gateway()
-                    && is_reached(linked.target)
-            });
-        let keeps_a_place = |cluster: &&str| match memberships.get(cluster) {
-            Some(linked) => matches!(
-                linked.membership,
-                Membership::Member(_) | Membership::Unseen
-            ),
-            None => self.may_keep(cluster, memberships),
-        };
-        let any_has_a_place = self.named.iter().any(keeps_a_place);
+        let others_take_part = self.others_take_part(form, memberships);
+        let any_has_a_place = self.any_has_a_place(memberships);
         for (cluster, linked) in memberships {
             let (target, membership) = (linked.target, &mut linked.membership);
             if !is_drained(target) {

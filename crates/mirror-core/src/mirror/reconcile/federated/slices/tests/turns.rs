@@ -1,6 +1,7 @@
 //! Links that change how their cluster takes part, and what such a change leaves.
 
 use super::*;
+use crate::mirror::fixtures::plan_unconfirmed;
 
 const NO_GATEWAY: &str =
     "web@west: NoGateway: remote members require a gateway, and the Link has none";
@@ -62,6 +63,56 @@ fn endpoints_of_a_lost_gateway_do_not_keep_out_a_cluster_that_can_only_be_discov
         described(&plan(&turned_to(By::Discovery), &key()).writes),
         [""; 0]
     );
+}
+
+#[test]
+fn cluster_that_leaves_neither_keeps_nor_causes_slices_that_keep_out_another() {
+    // Its leave is not confirmed, and it may not answer for days.
+    let leaving = |state: State| state.linked(target("west", 2, By::Gateway), &[], &[]);
+    let sliced = two(By::Gateway, By::Gateway).worked_on(&key());
+    let turned = leaving(turned(sliced, By::DiscoveryOnly, By::Gateway));
+    let writes = plan_unconfirmed(&turned, &key()).writes;
+    let members = &body(&writes, "web-federated")["metadata"]["annotations"];
+    assert_eq!(members[l::REMOTE_DISCOVERY], "web@east,web@west");
+    // Its Link turned to the gateway while it left.
+    let flat = leaving(two(By::DiscoveryOnly, By::Discovery).worked_on(&key()));
+    let nothing = plan_unconfirmed(&flat, &key()).writes;
+    assert_eq!(described(&nothing), [""; 0]);
+}
+
+#[test]
+fn drained_cluster_that_takes_no_part_does_not_turn_a_service_of_others() {
+    let mut drained = target("east", 1, By::Gateway);
+    drained.drained_until = Some(at(60));
+    let mut flat = state()
+        .linked(
+            target("west", 2, By::DiscoveryOnly),
+            &[web()],
+            &[backing("web")],
+        )
+        .worked_on(&key());
+    flat.now = at(0);
+    let beside = flat
+        .clone()
+        .linked(drained.clone(), &[web()], &[backing("web")]);
+    assert_eq!(described(&plan(&beside, &key()).writes), [""; 0]);
+    // If there is no other member, it joins in the form that its Link asks for.
+    flat.links.remove("west");
+    let alone = flat.linked(drained, &[web()], &[backing("web")]);
+    let members = members_after(&alone, l::MEMBERS);
+    assert_eq!(members.as_deref(), Some("web@east"));
+}
+
+#[test]
+fn cluster_that_cannot_be_discovered_keeps_its_endpoints_without_its_gateway() {
+    let sliced = two(By::Gateway, By::NoDiscovery).worked_on(&key());
+    let lost = sliced.with_link("west", |entry| {
+        entry.target = Ok(Target {
+            gateway: None,
+            ..target("west", 2, By::NoDiscovery)
+        });
+    });
+    assert_eq!(described(&plan(&lost, &key()).writes), [""; 0]);
 }
 
 #[test]
