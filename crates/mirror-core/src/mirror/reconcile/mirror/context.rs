@@ -103,15 +103,14 @@ impl<'a> MirrorContext<'a> {
         RemoteRef::new(&self.target.cluster, self.namespace, self.remote_name())
     }
 
-    /// Whether the mirror is still in remote-discovery mode, and no slice of the remote Service was seen yet.
-    pub(crate) fn turns_to_gateway(&self) -> bool {
+    /// Whether the mirror is still in remote-discovery mode.
+    pub(crate) fn is_discovered(&self) -> bool {
         let labels = self.local.map(|local| &local.metadata.labels);
-        let is_flat = labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY));
-        is_flat && self.has_no_slices()
+        labels.is_some_and(|labels| labels.contains_key(l::REMOTE_DISCOVERY))
     }
 
     /// Whether no slice of the remote Service was seen yet.
-    fn has_no_slices(&self) -> bool {
+    pub(crate) fn has_no_slices(&self) -> bool {
         self.remote_slices().next().is_none()
     }
 

@@ -58,14 +58,21 @@ fn behind_gateway(
     desired: &Desired<'_>,
     writes: &mut Vec<Write>,
 ) -> Result<Outcome, Problem> {
+    // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
+    let turns = context.is_discovered();
     let through = match context.through() {
         Ok(through) => through,
         Err(problem) => {
-            context.reconcile(desired, None, writes);
+            if !turns {
+                context.reconcile(desired, None, writes);
+            }
             return Err(problem);
         }
     };
     if let Some(problem) = through.problem() {
+        if turns {
+            return Err(problem);
+        }
         // Endpoints with refused addresses are not kept either.
         context.reconcile(desired, Some(Vec::new()), writes);
         return Err(problem);
@@ -74,8 +81,7 @@ fn behind_gateway(
     let actual = context.local_slices();
     let slices = if through.backed {
         Some(through_gateway(desired, &through, ""))
-    } else if context.turns_to_gateway() {
-        // The mirror changes its mode only once endpoints are known: new streams use its slices from then on.
+    } else if turns && context.has_no_slices() {
         return Ok(context.mirrored(None));
     } else if note.is_some() || (context.is_unknown() && !actual.is_empty()) {
         // Unknown endpoints may be ready, so the mirror stays with endpoints or without, as it is.

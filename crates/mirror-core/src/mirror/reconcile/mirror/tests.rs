@@ -300,6 +300,19 @@ fn remote_discovery_and_changes_of_mode_are_as_in_linkerds_service_mirror() {
             MIRRORED,
         ),
         (
+            "nor while the gateway does not resolve",
+            then(flat(), &[web()], true).with_link("east", |e| e.gateway.addresses = None),
+            &[],
+            UNRESOLVED,
+        ),
+        (
+            "nor to a Link without gateway",
+            then(flat(), &[web()], true)
+                .with_link("east", |entry| entry.target = Ok(without_gateway())),
+            &[],
+            NO_GATEWAY,
+        ),
+        (
             "Linkerd does not reach the API server",
             has(flat()).with_link("east", |entry| entry.target = Ok(without_discovery())),
             &[],
