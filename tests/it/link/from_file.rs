@@ -14,7 +14,7 @@ use crate::support::{
     program::{Outcome, run},
 };
 
-const NAME: &str = "handed";
+const NAME: &str = "taken-from-file";
 
 /// Runs `link --from-file` in the source cluster alone.
 fn take(west: &ControlPlane, file: &Path, more: &[&str]) -> Outcome {
@@ -92,7 +92,7 @@ async fn link_of_another_owner_is_shown_and_taken_and_nothing_else_is() {
     assert!(!is_linked(west).await);
     let dry = take(west, &file, &["--dry-run"]);
     assert!(
-        dry.stdout.starts_with("would create the Link handed in "),
+        dry.stdout.starts_with("would create the Link taken-from-file in "),
         "{}",
         dry.stdout
     );
@@ -129,7 +129,7 @@ async fn link_of_another_owner_is_shown_and_taken_and_nothing_else_is() {
     let refused = take(west, &file, &["--yes"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("the name handed is taken"),
+        refused.stderr.contains("the name taken-from-file is taken"),
         "{}",
         refused.stderr
     );
