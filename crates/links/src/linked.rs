@@ -271,8 +271,11 @@ pub async fn elsewhere(
     namespace: &str,
     name: &ClusterName,
 ) -> anyhow::Result<Vec<String>> {
-    let links = links_elsewhere(cluster, namespace).await?.into_iter();
-    let links = links.filter(|link| link.spec.target_cluster_name == name.to_string());
+    let links = links_elsewhere(cluster, namespace).await?;
+    let links = links
+        .into_iter()
+        .flatten()
+        .filter(|link| link.spec.target_cluster_name == name.to_string());
     let names = links.map(|link| {
         let namespace = link.namespace().unwrap_or_default();
         format!("{namespace}/{}", link.name_any())
@@ -280,22 +283,27 @@ pub async fn elsewhere(
     Ok(names.collect())
 }
 
-/// Links of other namespaces; none if the user may not list Links of all namespaces.
-pub async fn links_elsewhere(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Link>> {
+/// Links of other namespaces; `None` if the user may not list Links of all namespaces.
+pub async fn links_elsewhere(
+    cluster: &Cluster,
+    namespace: &str,
+) -> anyhow::Result<Option<Vec<Link>>> {
     let api = cluster.all::<LinkObject>();
     let listed = async {
         match api.list(&ListParams::default()).await {
-            Err(kube::Error::Api(status)) if status.code == 403 => Ok(vec![]),
-            answer => answer.map(|list| list.items),
+            Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+            answer => answer.map(|list| Some(list.items)),
         }
     };
     let found = cluster
         .request_opt("list Links of all namespaces", listed)
         .await?;
-    let links = found.into_iter().flatten().map(|object| object.link);
-    Ok(links
-        .filter(|link| link.namespace().as_deref() != Some(namespace))
-        .collect())
+    let is_elsewhere = |link: &Link| link.namespace().as_deref() != Some(namespace);
+    // Without the CRD there are no Links.
+    Ok(found.unwrap_or_else(|| Some(vec![])).map(|objects| {
+        let links = objects.into_iter().map(|object| object.link);
+        links.filter(is_elsewhere).collect()
+    }))
 }
 
 /// A hint for an unknown cluster: the linked clusters, or `where_else` if there are none.

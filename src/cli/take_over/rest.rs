@@ -95,7 +95,8 @@ async fn left(
     found: &Found,
     namespace: &str,
 ) -> anyhow::Result<Vec<ListedObject>> {
-    let is_only_one = links_elsewhere(cluster, namespace).await?.is_empty();
+    let elsewhere = links_elsewhere(cluster, namespace).await?;
+    let is_only_one = elsewhere.is_some_and(|links| links.is_empty());
     let mut left = Vec::new();
     for link in &found.links {
         let name = link.cluster.parse()?;

@@ -257,7 +257,7 @@ async fn read(
         has_links: has_links?,
         links,
         unreadable,
-        elsewhere: elsewhere?,
+        elsewhere: elsewhere?.unwrap_or_default(),
         credentials: own?.into_iter().chain(linkerds?).collect(),
         accounts: accounts?,
         target,

@@ -8,10 +8,7 @@ use manifests::{kubeconfig::Secret, link::ClusterName};
 use crate::{
     fleet::loaded::LoadedFleet,
     link_credentials::TokenAccount,
-    rotate::{
-        decision::RECENT,
-        tokens::{TokenOwner, TokenSecret, Tokens},
-    },
+    rotate::tokens::{TokenOwner, TokenSecret, Tokens},
 };
 
 /// Creates a token for a source cluster in a target cluster, or takes that of an earlier run. Old tokens stay valid.
@@ -37,8 +34,7 @@ fn pending<'t>(known: &'t [TokenSecret], account: &str, now: Timestamp) -> Optio
         return None;
     };
     let is_first = newest.name == format!("{account}-token");
-    let is_recent = newest.created.is_some_and(|at| at >= now - RECENT);
-    (newest.owner == TokenOwner::This && !is_first && is_recent).then_some(newest)
+    (newest.owner == TokenOwner::This && !is_first && newest.is_recent(now)).then_some(newest)
 }
 
 #[cfg(test)]

@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
         due.iter().for_each(Rotation::say_steps);
         let restart = if self.restarts(&due) {
             self.say_restart(links).await;
-            restart::is_possible(self.source, links, &names(&due)).await
+            restart::is_possible(self.source, links, &proven(&due)).await
         } else {
             Ok(())
         };
@@ -212,7 +212,7 @@ impl<'a> Batch<'a> {
         if self.prepares {
             return restart::has_destination(self.source).await;
         }
-        restart::is_possible(self.source, links, &names(due)).await
+        restart::is_possible(self.source, links, &proven(due)).await
     }
 
     /// Puts new tokens into use. Returns the links that have them, and adds the outcomes of the others.
@@ -246,10 +246,9 @@ impl<'a> Batch<'a> {
         }
         let source = self.source;
         let _permit = self.limit.acquire().await;
-        let clusters = names(written);
         // The clusters may have changed since they were read.
         let links = links(&source.cluster, &source.namespace).await?;
-        restart::is_possible(source, &links, &clusters).await?;
+        restart::is_possible(source, &links, &proven(written)).await?;
         let waiting = format!("restarting {DESTINATION}");
         let restart = restart::restart(source, self.flags.wait);
         source.wait_for(&waiting, Box::pin(restart)).await?;
@@ -260,7 +259,7 @@ impl<'a> Batch<'a> {
                 "repair the cause, then run this again; no token was revoked",
             )
         })?;
-        let mut clusters = clusters.iter();
+        let mut clusters = written.iter().map(Rotation::cluster);
         if let Some(cluster) = clusters.find(|cluster| known.is_outdated(cluster)) {
             return Err(fail(
                 format!("a Pod of {DESTINATION} still has the old credentials for {cluster}"),
@@ -314,10 +313,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The target clusters of these links.
-fn names(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
-    rotations
-        .iter()
-        .map(|rotation| rotation.cluster().to_owned())
-        .collect()
+/// The target clusters that the controller is seen to reach with new tokens.
+fn proven(rotations: &[Rotation<'_>]) -> BTreeSet<String> {
+    let proven = rotations.iter().filter(|it| it.proves_connection());
+    proven.map(|it| it.cluster().to_owned()).collect()
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use hints::prose::counted;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use manifests::kubeconfig::Secret;
 
 use crate::{
     link_credentials::TokenAccount,
-    rotate::tokens::{TokenOwner, TokenSecret},
+    rotate::{
+        flags::RotationFlags,
+        tokens::{TokenOwner, TokenSecret},
+    },
 };
 
 /// The Deployment of Linkerd's destination controller.
 pub const DESTINATION: &str = "linkerd-destination";
-
-/// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
-pub const RECENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// The credentials of a link.
 pub struct Facts<'a> {
@@ -94,20 +94,23 @@ fn lasting(seconds: u64) -> String {
 
 impl<'a> Facts<'a> {
     /// Decides what to do. `older_than` skips credentials that are younger and do not expire within that time, and
-    /// `shared` also revokes tokens that other links may use.
-    pub fn decide(&self, older_than: Option<Duration>, shared: bool) -> Decision<'a> {
+    /// `revoke_shared` also revokes tokens that other links may use.
+    pub fn decide(&self, flags: &RotationFlags) -> Decision<'a> {
+        let older_than = flags.older_than;
         let young = older_than.and_then(|limit| self.young(limit));
         let all_equal = self.held.windows(2).all(|pair| pair[0] == pair[1]);
         let mut newest_first = self.tokens.iter().rev();
         if let Some(newest) = newest_first.find(|token| token.owner == TokenOwner::This) {
-            let created = newest.created;
-            let is_recent = created.is_some_and(|created| created >= self.now - RECENT);
+            let is_recent = newest.is_recent(self.now);
             if all_equal && self.held.iter().all(|held| newest.is(held)) {
-                // Whoever revokes shared tokens because some have leaked wants a new one in place of an older one too.
-                let shared = shared && (is_recent || young.is_some());
-                let unfinished =
-                    self.restart_is_due || !self.old(Some(&newest.name), shared).revoked.is_empty();
-                if unfinished && (older_than.is_none() || young.is_some()) {
+                // Who rotates may do so because the token has leaked, so one that is older is replaced, whatever else is
+                // unfinished. Without a restart, the run before was perhaps days ago.
+                let may_finish = match older_than {
+                    Some(_) => young.is_some(),
+                    None => is_recent || flags.no_restart,
+                };
+                let old = || self.old(Some(&newest.name), flags.revoke_shared);
+                if may_finish && (self.restart_is_due || !old().revoked.is_empty()) {
                     return Decision::Finish(newest);
                 }
             } else if is_recent {
@@ -221,6 +224,8 @@ impl Steps<'_> {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
 
     const NOW: &str = "2026-11-21T12:00:00Z";
@@ -240,13 +245,13 @@ mod tests {
         }
     }
 
-    /// The name of the decision, and of its token.
+    /// The name of the decision, and of its token. `older_than` in minutes.
     fn decided(
         tokens: &[TokenSecret],
         held: &[&str],
         restart_is_due: bool,
         older_than: Option<u64>,
-        shared: bool,
+        flag: &str,
     ) -> String {
         let held: Vec<Secret> = held.iter().copied().map(Secret::new).collect();
         let account = TokenAccount::named("mc", "west");
@@ -257,8 +262,14 @@ mod tests {
             restart_is_due,
             now: now(),
         };
-        let limit = older_than.map(|minutes| Duration::from_secs(minutes * 60));
-        match facts.decide(limit, shared) {
+        let flags = RotationFlags {
+            older_than: older_than.map(|minutes| Duration::from_secs(minutes * 60)),
+            no_restart: flag == "--no-restart",
+            revoke_shared: flag == "--revoke-shared",
+            dry_run: false,
+            wait: Duration::ZERO,
+        };
+        match facts.decide(&flags) {
             Decision::Skip(_) => "skip".into(),
             Decision::Create => "create".into(),
             Decision::Continue(token) => format!("continue {}", token.name),
@@ -363,10 +374,26 @@ mod tests {
         ] {
             let names: Vec<&str> = tokens.iter().map(|token| token.name.as_str()).collect();
             assert_eq!(
-                decided(&tokens, &held, due, older_than, false),
+                decided(&tokens, &held, due, older_than, ""),
                 expected,
                 "{names:?} {held:?} {due} {older_than:?}"
             );
+        }
+    }
+
+    #[test]
+    fn token_that_may_have_leaked_is_replaced_whatever_is_unfinished() {
+        let tokens = [
+            token("older", TokenOwner::This, 9000),
+            token("own", TokenOwner::This, 5000),
+        ];
+        for restart_is_due in [false, true] {
+            let decided =
+                |flag: &str| decided(&tokens, &["own", "own"], restart_is_due, None, flag);
+            assert_eq!(decided(""), "create");
+            assert_eq!(decided("--revoke-shared"), "create");
+            // The second run, after a restart by hand.
+            assert_eq!(decided("--no-restart"), "finish own");
         }
     }
 
@@ -377,15 +404,24 @@ mod tests {
             token("another", TokenOwner::Another, 40),
             token("own", TokenOwner::This, 30),
         ];
-        assert_eq!(decided(&tokens, &["own"], false, None, false), "create");
-        assert_eq!(decided(&tokens, &["own"], false, None, true), "finish own");
+        assert_eq!(decided(&tokens, &["own"], false, None, ""), "create");
+        assert_eq!(
+            decided(&tokens, &["own"], false, None, "--revoke-shared"),
+            "finish own"
+        );
         let aged = [
             token("shared", TokenOwner::Unknown, 100),
             token("own", TokenOwner::This, 90),
         ];
-        assert_eq!(decided(&aged, &["own"], false, None, true), "create");
+        assert_eq!(
+            decided(&aged, &["own"], false, None, "--revoke-shared"),
+            "create"
+        );
         let limit = Some(120);
-        assert_eq!(decided(&aged, &["own"], false, limit, true), "finish own");
+        assert_eq!(
+            decided(&aged, &["own"], false, limit, "--revoke-shared"),
+            "finish own"
+        );
         let (own, shared) = (Secret::new("own"), Secret::new("shared"));
         let account = TokenAccount::named("", "");
         let facts = |held| Facts {

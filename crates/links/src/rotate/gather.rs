@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use client::Cluster;
 use hints::hint::fail;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Secret as KubernetesSecret};
+use kube::ResourceExt as _;
 use mirror_core::{
     api::{labels, link::Link, metadata::cluster_uid},
     mirror::{has_discovery, is_through_gateway},
@@ -17,7 +18,7 @@ use observe::clusters::{
 
 use crate::{
     link_credentials::{Evidence, TokenAccount, by_uid},
-    linked::links,
+    linked::{links, links_elsewhere},
     rotate::{
         credentials::Stored,
         decision::{DESTINATION, TokenHolder},
@@ -203,18 +204,32 @@ async fn in_linkerds_namespace(
 }
 
 /// The tokens that the controller and Linkerd have now, for all Links. With `all`, also those that Linkerd has for
-/// others: this needs the right to list its Secrets.
+/// others, and those of Links of other namespaces: this needs the rights to list its Secrets and all Links, and to read
+/// the Secrets of those Links.
 pub async fn holders(source: &SourceCluster, all: bool) -> anyhow::Result<Vec<TokenHolder>> {
-    let secrets = source.cluster.api::<KubernetesSecret>(&source.namespace);
     let links = links(&source.cluster, &source.namespace).await?;
     let known = if all { &[][..] } else { &links };
     let mut found = of_all_clusters(source, known).await?;
-    let names = links
-        .iter()
-        .map(|link| &link.spec.cluster_credentials_secret);
-    let names: BTreeSet<&String> = names.filter(|name| !name.is_empty()).collect();
-    for name in names {
-        let read = secrets.get_opt(name);
+    let elsewhere = if all {
+        let listed = links_elsewhere(&source.cluster, &source.namespace).await?;
+        listed.ok_or_else(|| {
+            fail(
+                "Links of other namespaces may use the tokens, and you may not list these Links",
+                "use an account that may list Links of all namespaces, or leave out --revoke-shared",
+            )
+        })?
+    } else {
+        Vec::new()
+    };
+    let links = links.iter().chain(&elsewhere);
+    let named = links.map(|link| {
+        let namespace = link.namespace().unwrap_or_default();
+        (namespace, link.spec.cluster_credentials_secret.clone())
+    });
+    let named: BTreeSet<(String, String)> = named.filter(|(_, name)| !name.is_empty()).collect();
+    for (namespace, name) in named {
+        let secrets = source.cluster.api::<KubernetesSecret>(&namespace);
+        let read = secrets.get_opt(&name);
         found.extend(source.cluster.request("read the credentials", read).await?);
     }
     // A Secret without a token uses none.

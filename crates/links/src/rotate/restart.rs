@@ -16,6 +16,7 @@ use mirror_core::api::{labels, link::Link};
 use serde_json::json;
 
 use crate::{
+    linked::links_elsewhere,
     poll::{POLL_INTERVAL, poll},
     rotate::{
         decision::DESTINATION,
@@ -27,7 +28,8 @@ use crate::{
 const RESTARTED: &str = "kubectl.kubernetes.io/restartedAt";
 
 /// Fails if Linkerd has no destination controller, or if it would lose a cluster now. Changes nothing. `links` are those
-/// of the source cluster; clusters in `proven` are known to answer.
+/// of the namespace; Linkerd reads the credentials of Links of other namespaces too. Clusters in `proven` are known to
+/// answer.
 pub async fn is_possible(
     source: &SourceCluster,
     links: &[Link],
@@ -35,31 +37,39 @@ pub async fn is_possible(
 ) -> anyhow::Result<()> {
     let cluster = &source.cluster;
     has_destination(source).await?;
-    let known = gather::of_all_clusters(source, links).await?;
+    let elsewhere = links_elsewhere(cluster, &source.namespace).await?;
+    let links: Vec<Link> = links
+        .iter()
+        .cloned()
+        .chain(elsewhere.unwrap_or_default())
+        .collect();
+    let known = gather::of_all_clusters(source, &links).await?;
     let known: BTreeSet<String> = known
         .iter()
         .filter_map(|secret| secret.labels().get(labels::CREDENTIALS_CLUSTER).cloned())
         .collect();
-    let lost: Vec<&str> = links
-        .iter()
-        .filter(|link| is_disconnected(link))
-        .map(|link| link.spec.target_cluster_name.as_str())
-        .filter(|name| known.contains(*name) && !proven.contains(*name))
-        .collect();
+    let name = |link: &&Link| link.spec.target_cluster_name.clone();
+    let is_lost = |link: &&Link| {
+        let name = name(link);
+        is_disconnected(link) && known.contains(&name) && !proven.contains(&name)
+    };
+    let lost: Vec<&Link> = links.iter().filter(is_lost).collect();
     let Some(first) = lost.first() else {
         return Ok(());
     };
+    let names: BTreeSet<String> = lost.iter().map(name).collect();
+    let names: Vec<String> = names.into_iter().collect();
     Err(fail(
         format!(
             "cannot restart {DESTINATION} now: {} is unreachable, and a restart would cut Linkerd off from it",
-            lost.join(", ")
+            names.join(", ")
         ),
         format!(
             "wait until {} shows it as connected, or remove it with {}; with --no-restart, you can restart it yourself later",
             cluster.flags.mc("status", &[]),
             cluster.flags.mc(
                 "unlink {} --namespace {} --apply",
-                &[first, &source.namespace]
+                &[&name(first), &first.namespace().unwrap_or_default()]
             )
         ),
     ))

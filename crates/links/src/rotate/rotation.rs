@@ -25,6 +25,16 @@ use crate::{
     },
 };
 
+/// What a run does about the token of a link.
+enum Course {
+    /// It creates a new one.
+    Create,
+    /// It puts the one of an earlier run into use.
+    Continue(TokenSecret),
+    /// An earlier run has put it into use, so this one does not see the controller take it.
+    Finish,
+}
+
 /// One link, and its credentials.
 pub struct Rotation<'a> {
     source: &'a SourceCluster,
@@ -48,8 +58,7 @@ pub struct Rotation<'a> {
     may_be_outdated: bool,
     /// Whether Linkerd certainly uses what its Secrets have.
     is_current: bool,
-    /// The token of an earlier run, to continue with.
-    begun: Option<TokenSecret>,
+    course: Course,
     /// The new token, once all Secrets have it.
     new: Option<Secret>,
     /// What is old once the new token is in use.
@@ -105,7 +114,7 @@ impl<'a> Rotation<'a> {
             is_shared,
             may_be_outdated: false,
             is_current: false,
-            begun: None,
+            course: Course::Create,
             new: None,
             old: Old::default(),
             steps: String::new(),
@@ -150,6 +159,11 @@ impl<'a> Rotation<'a> {
         !(self.linkerd.is_empty() || self.is_current) || self.may_be_outdated
     }
 
+    /// Whether this run sees the controller connect to the cluster with a new token.
+    pub fn proves_connection(&self) -> bool {
+        !matches!(self.course, Course::Finish)
+    }
+
     /// Whether token Secrets are to be deleted.
     pub fn revokes(&self) -> bool {
         !self.old.revoked.is_empty()
@@ -177,7 +191,7 @@ impl<'a> Rotation<'a> {
             now: self.now,
         };
         let decision = match self.target {
-            Some(_) => facts.decide(flags.older_than, flags.revoke_shared),
+            Some(_) => facts.decide(flags),
             None => facts.taken(),
         };
         let old = |new: Option<&TokenSecret>| {
@@ -189,27 +203,36 @@ impl<'a> Rotation<'a> {
             Decision::Create => old(None),
             Decision::Continue(token) | Decision::Finish(token) => old(Some(token)),
         };
+        let course = match &decision {
+            Decision::Finish(_) => Course::Finish,
+            Decision::Continue(token) => Course::Continue((*token).clone()),
+            Decision::Create | Decision::Skip(_) => Course::Create,
+        };
         if flags.dry_run {
             let creates = matches!(decision, Decision::Create);
             self.steps = self.steps(flags).text(&decision, &old);
+            self.course = course;
             self.done.creates = creates;
             self.done.restarts = self.needs_restart() && !flags.no_restart;
             return None;
         }
-        match decision {
-            Decision::Finish(token) => {
-                let name = self.secret_of(token);
-                if let (Some(_), Some(name)) = (&self.target, &name) {
-                    self.say(&format!(
-                        "finishing an earlier rotation: all Secrets have the token of {name}"
+        if let Decision::Finish(token) = decision {
+            let name = self.secret_of(token);
+            if let (Some(_), Some(name)) = (&self.target, &name) {
+                self.say(&format!(
+                    "finishing an earlier rotation: all Secrets have the token of {name}"
+                ));
+                if flags.older_than.is_none() && !token.is_recent(self.now) {
+                    self.source.cluster.console.warning(&format!(
+                        "{}: the token of {name} is over an hour old, and stays; run this again to replace it",
+                        self.called()
                     ));
                 }
-                self.done.token_secret = name;
-                self.new = Some(self.own.token.clone());
             }
-            Decision::Continue(token) => self.begun = Some(token.clone()),
-            Decision::Create | Decision::Skip(_) => {}
+            self.done.token_secret = name;
+            self.new = Some(self.own.token.clone());
         }
+        self.course = course;
         self.old = old;
         None
     }
@@ -238,14 +261,13 @@ impl<'a> Rotation<'a> {
     pub async fn write(&mut self, wait: Duration) -> anyhow::Result<()> {
         if self.new.is_some() {
             // Somebody else may have written it a moment ago.
-            if self.target.is_none() {
-                let fingerprint = self.own.fingerprint();
-                self.in_use(&fingerprint, wait).await?;
-                self.done.credentials_fingerprint = Some(fingerprint);
-            }
+            let fingerprint = self.own.fingerprint();
+            self.in_use(&fingerprint, wait).await?;
+            self.done.credentials_fingerprint = Some(fingerprint);
             return Ok(());
         }
-        let (token, is_own) = if let Some(token) = self.begun.take() {
+        let (token, is_own) = if let Course::Continue(token) = &self.course {
+            let token = token.clone();
             self.say(&match (&self.target, self.secret_of(&token)) {
                 (Some(_), Some(name)) => format!("continuing with the token Secret {name}"),
                 (None, Some(name)) => format!("taking the token of the Secret {name}"),

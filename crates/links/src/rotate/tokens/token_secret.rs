@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use client::Cluster;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret as KubernetesSecret;
 use kube::Api;
 use manifests::kubeconfig::Secret;
@@ -60,6 +60,9 @@ pub struct TokenSecret {
     pub owner: TokenOwner,
 }
 
+/// A run that was interrupted this long ago, or less, is continued. Older tokens are not put into use again.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+
 /// In place of the name of the Secret, for a token that was requested. No Secret can have this name.
 pub const REQUESTED: &str = "(requested)";
 
@@ -67,6 +70,11 @@ impl TokenSecret {
     /// The name of its Secret; `None` for a token that was requested, which is in none.
     pub fn secret(&self) -> Option<&str> {
         Some(self.name.as_str()).filter(|name| *name != REQUESTED)
+    }
+
+    /// Whether a run that created it, and that was interrupted, may be continued.
+    pub fn is_recent(&self, now: Timestamp) -> bool {
+        self.created.is_some_and(|at| at >= now - RECENT)
     }
 
     /// Whether a token is the one in this Secret, or is bound to it.
