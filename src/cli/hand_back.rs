@@ -138,22 +138,35 @@ pub async fn run(global: &Global, args: &HandBack) -> anyhow::Result<()> {
 /// here.
 async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     let leader = leader(&cluster.client, namespace).await;
-    let is_leading = leader
+    let leading = leader
         .map_err(|why| anyhow::anyhow!("failed to read the lease: {why}"))?
-        .is_some_and(|leader| leader.active);
+        .filter(|leader| leader.active);
     let what = "read the controller's Deployment";
     let deployment = cluster.get::<Deployment>(what, namespace, l::CONTROLLER_NAME);
     let is_wanted = deployment.await?.is_some_and(|found| {
         let wanted = found.spec.and_then(|spec| spec.replicas);
         wanted.unwrap_or(1) > 0
     });
-    if !is_leading && !is_wanted {
+    if leading.is_none() && !is_wanted {
         return Ok(());
     }
     let stop = cluster.flags.kubectl(
         "-n {} scale deployment {} --replicas=0",
         &[namespace, l::CONTROLLER_NAME],
     );
+    // An interrupted `take-over` holds the lease for ever.
+    let is_taken_over =
+        leading.is_some_and(|leader| leader.holder.as_deref() == Some(l::TAKE_OVER_HOLDER));
+    if is_taken_over && !is_wanted {
+        let release = cluster.flags.kubectl(
+            "-n {} delete lease.coordination.k8s.io/{}",
+            &[namespace, l::LEASE_NAME],
+        );
+        return Err(fail(
+            format!("an interrupted take-over holds the lease in namespace {namespace:?}"),
+            format!("if no take-over runs any more, delete the lease with {release}"),
+        ));
+    }
     let hint = if is_wanted {
         format!("stop it first with {stop}")
     } else {

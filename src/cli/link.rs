@@ -4,7 +4,7 @@ mod apply;
 mod args;
 mod contexts;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, iter, time::Duration};
 
 use clap::ArgMatches;
 use client::{Cluster, fingerprint, kubeconfig_in};
@@ -12,6 +12,7 @@ use hints::hint::{fail, misuse};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::ListParams};
 use links::{
+    cluster_name::context_of,
     given::Given,
     link::{
         direction::{Direction, LinkedTarget},
@@ -324,7 +325,20 @@ async fn become_ready(prepared: &Prepared, wait: Duration) -> anyhow::Result<()>
     if let Some(at) = account.and_then(|account| account.expires) {
         let (namespace, name) = (prepared.namespace(), name.to_string());
         let flags = &source.cluster.flags;
-        let rotate = flags.mc("rotate --namespace {} {}", &[&namespace, &name]);
+        // `rotate` finds a context of this name itself.
+        let target = match &direction.target {
+            LinkedTarget::Context(target) => context_of(&name, iter::once(&*target.context))
+                .is_err()
+                .then_some(&target.context),
+            LinkedTarget::Handed(_) => None,
+        };
+        let rotate = match target {
+            Some(context) => flags.mc(
+                "rotate --namespace {} --target {} {}",
+                &[&namespace, context, &name],
+            ),
+            None => flags.mc("rotate --namespace {} {}", &[&namespace, &name]),
+        };
         output::note(&format!(
             "its token expires on {}; before then, run {rotate}, best every month by a CronJob",
             at.strftime("%Y-%m-%d")

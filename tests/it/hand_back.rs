@@ -187,11 +187,21 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     let running = "the controller is running in namespace \"handed\"";
     assert!(refused.contains(running), "{refused}");
     assert!(refused.contains("until its lease has expired"), "{refused}");
-    let released = Patch::Merge(json!({ "spec": { "holderIdentity": null } }));
-    leases
-        .patch("service-mirror-write", &PatchParams::default(), &released)
-        .await
-        .unwrap();
+    let held_by = async |holder: Option<&str>| {
+        let spec = json!({ "holderIdentity": holder, "leaseDurationSeconds": i32::MAX });
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        let params = PatchParams::default();
+        let patched = leases.patch(l::LEASE_NAME, &params, &patch);
+        patched.await.unwrap();
+    };
+    // Nobody could wait until this one expires.
+    held_by(Some(l::TAKE_OVER_HOLDER)).await;
+    let refused = hand_back(west, &[]).failure();
+    let delete =
+        "`kubectl --context west -n handed delete lease.coordination.k8s.io/service-mirror-write`";
+    assert!(refused.contains("an interrupted take-over"), "{refused}");
+    assert!(refused.contains(delete), "{refused}");
+    held_by(None).await;
     // A Deployment would start a controller, even if none runs now.
     let name = "linkerd-multicluster-controller";
     let create = ["-n", HANDED, "create", "deployment", name, "--image=none"];

@@ -32,7 +32,7 @@ impl Archive {
         if path.exists() {
             return Err(fail(
                 format!("{} exists already", path.display()),
-                "pass another name to --output",
+                "pass another name",
             ));
         }
         let directory = path
@@ -43,7 +43,7 @@ impl Archive {
         {
             return Err(fail(
                 format!("{} is not a directory", directory.display()),
-                "create it, or pass another name to --output",
+                "create it, or pass another name",
             ));
         }
         Ok(Self {

@@ -26,7 +26,7 @@ use observe::clusters::leader::pods as show_pods;
 use serde_json::json;
 
 use super::{
-    found::{FormerMirror, Found, HOLDER, fingerprint_of, mirrors, pods},
+    found::{FormerMirror, Found, fingerprint_of, mirrors, pods},
     plan::TakeOverStep,
 };
 use crate::cli::{
@@ -91,7 +91,7 @@ impl<'a> Execution<'a> {
             spec: None,
         });
         lease.spec = Some(LeaseSpec {
-            holder_identity: Some(HOLDER.to_owned()),
+            holder_identity: Some(l::TAKE_OVER_HOLDER.to_owned()),
             lease_duration_seconds: Some(FOREVER),
             acquire_time: Some(MicroTime(now)),
             renew_time: Some(MicroTime(now)),
@@ -106,7 +106,7 @@ impl<'a> Execution<'a> {
         let lease = self.lease().await?;
         let mut lease = lease.filter(|lease| {
             let spec = lease.spec.as_ref();
-            spec.and_then(|spec| spec.holder_identity.as_deref()) == Some(HOLDER)
+            spec.and_then(|spec| spec.holder_identity.as_deref()) == Some(l::TAKE_OVER_HOLDER)
         });
         let Some(lease) = &mut lease else {
             return Err(fail(

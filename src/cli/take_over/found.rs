@@ -28,9 +28,6 @@ use crate::cli::{
     link::is_ready,
     plan::{Preview, preview_of},
 };
-
-/// Holder of the Lease while Linkerd's service mirror is stopped.
-pub const HOLDER: &str = "linkerd-mc take-over";
 /// Selects the Pods of all service mirrors.
 const PODS: &str = "component in (controller,linkerd-service-mirror,local-service-mirror)";
 /// Label of the Pods of linkerd-mc's controller; the value is its name.
@@ -178,7 +175,7 @@ async fn lead(cluster: &Cluster, namespace: &str) -> anyhow::Result<Lead> {
     Ok(match found.filter(|leader| leader.active) {
         None => Lead::Nobody,
         Some(leader) => match leader.holder {
-            Some(holder) if holder == HOLDER => Lead::Reserved,
+            Some(holder) if holder == l::TAKE_OVER_HOLDER => Lead::Reserved,
             holder => Lead::Controller(holder.unwrap_or_default()),
         },
     })

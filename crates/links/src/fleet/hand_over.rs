@@ -94,7 +94,11 @@ impl HandOvers {
 /// The owner of a source cluster takes what is in this file.
 pub fn take(loaded: &LoadedFleet, source: &ClusterName, path: &str) -> RemainingStep {
     let context = context(loaded, source);
-    let command = ClusterFlags::default().mc("link --from-file {} --source {}", &[path, &context]);
+    let flags = ClusterFlags::default().of_linkerd(&loaded.linkerd);
+    let command = flags.mc(
+        "link --from-file {} --source {} --namespace {}",
+        &[path, &context, &loaded.namespace],
+    );
     RemainingStep::of(source, &command)
 }
 

@@ -168,6 +168,8 @@ pub const LINKERD_NAMESPACE: &str = "linkerd";
 pub const MULTICLUSTER_NAMESPACE: &str = "linkerd-multicluster";
 /// Default name of the controller's Lease. Linkerd's service mirror has one for each Link, `service-mirror-write-<link>`.
 pub const LEASE_NAME: &str = "service-mirror-write";
+/// Holder of the Lease while `take-over` runs. It keeps the Lease until it releases it, also if it is interrupted.
+pub const TAKE_OVER_HOLDER: &str = "linkerd-mc take-over";
 /// Linkerd's configuration: a ConfigMap in its namespace.
 pub const LINKERD_CONFIG: &str = "linkerd-config";
 /// Data key of [`LINKERD_CONFIG`]: a YAML document.
