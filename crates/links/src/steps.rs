@@ -52,7 +52,7 @@ pub enum StepPart {
     Link(String),
     /// It has credentials for this target cluster.
     Credentials(String),
-    /// It belongs to the account of this source cluster.
+    /// It belongs to the account of this source cluster, as the file calls it. The account may have its name from before.
     Account(String),
     /// It belongs to the account that this source cluster had in another namespace, and goes with it.
     Former(String),

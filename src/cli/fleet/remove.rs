@@ -11,9 +11,10 @@ use kube::ResourceExt as _;
 use links::{
     fleet::{
         apply::FleetOutcome,
-        gather::{ReadCluster, ReadClusters},
+        gather::{ReadCluster, ReadClusters, known},
         loaded::LoadedFleet,
         plan::{ClusterPlan, FleetPlan},
+        recorded::renamed,
     },
     fleet_file::LinkEnds,
     linked::{LinkedObjects, PROPAGATION},
@@ -44,7 +45,8 @@ pub async fn remove_all(
         })
     });
     let removed = progress.during(join_all(removals)).await;
-    // An account may still be in use where a link has not gone.
+    // An account may still be in use where a link has not gone, also if the link has the old name of its target cluster.
+    let renamed = renamed(loaded, &known(read));
     let mut kept = BTreeSet::new();
     for (name, removed) in removed {
         outcome.written += removed.deleted;
@@ -52,6 +54,9 @@ pub async fn remove_all(
             outcome.failed.push(format!(
                 "{name}: the link to {target} is not removed: {why}"
             ));
+            let new = target.parse().ok();
+            let new = new.and_then(|old: ClusterName| renamed.get(&old));
+            let target = new.map_or(target, ToString::to_string);
             kept.insert((name.clone(), target));
         }
     }

@@ -34,12 +34,17 @@ pub fn uses(secret: &Secret, uids: &[String]) -> bool {
     uid.is_some_and(|uid| uids.contains(&uid))
 }
 
-/// The deletions of the objects of an account that the fleet has made, in all namespaces.
-pub fn of_account(fleet: &str, name: &str, facts: &AccountFacts) -> impl Iterator<Item = LinkStep> {
+/// The deletions of the objects of an account that the fleet has made for a source cluster, in all namespaces.
+pub fn of_account(
+    fleet: &str,
+    name: &str,
+    source: &str,
+    facts: &AccountFacts,
+) -> impl Iterator<Item = LinkStep> {
     let own = facts.objects();
     let own = own.filter(move |object| object.account == name && object.is_of(fleet));
     own.map(|object| {
-        let part = StepPart::Account(object.account.to_owned());
+        let part = StepPart::Account(source.to_owned());
         gone(object.kind, object.metadata, part)
     })
 }

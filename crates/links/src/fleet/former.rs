@@ -64,7 +64,8 @@ impl FormerCase<'_> {
         } else if own == self.name {
             removal.steps.extend(self.steps(&former));
         } else {
-            let all = of_account(fleet, self.name, self.accounts);
+            let source = source.to_string();
+            let all = of_account(fleet, self.name, &source, self.accounts);
             removal.steps.extend(all);
         }
     }
@@ -121,7 +122,7 @@ impl FormerCase<'_> {
 
     /// The accounts and their tokens go, and then the binding is for the new account alone.
     fn steps(&self, former: &[&ServiceAccount]) -> Vec<LinkStep> {
-        let part = || StepPart::Former(self.name.to_owned());
+        let part = || StepPart::Former(self.source.to_string());
         let accounts = former.iter();
         let accounts = accounts.map(|account| gone(SERVICE_ACCOUNT, &account.metadata, part()));
         let tokens = self.accounts.former.tokens.iter();

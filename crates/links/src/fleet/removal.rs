@@ -99,7 +99,8 @@ pub fn removal(
             .and_then(|source| known.get_key_value(source));
         match users(loaded, name, &source, &uids, known) {
             Ok(()) => {
-                let objects = of_account(fleet, &source, &facts.accounts);
+                let of = parsed.map_or_else(|| source.clone(), |source| source.to_string());
+                let objects = of_account(fleet, &source, &of, &facts.accounts);
                 removal.steps.extend(objects);
             }
             Err(why) => removal.problems.push(why),

@@ -1,10 +1,11 @@
 //! Clusters that got another name, were built again, or are not those that their contexts promise.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use kube::ResourceExt as _;
 use links::{
     fleet::{
+        apply::FleetOutcome,
         facts::ClusterFacts,
         gather::{ReadCluster, ReadClusters, known},
         identity::tell_apart,
@@ -14,8 +15,10 @@ use links::{
     test_server::TestServer,
 };
 use mirror_core::api::labels;
+use serde_json::{Value, json};
 
 use super::planned::{FILE, done, installed, lines, loaded, name, plan, plan_with, short};
+use crate::cli::fleet::remove::remove_all;
 
 fn read<const N: usize>(clusters: [(&str, ClusterFacts); N]) -> ReadClusters {
     let read = clusters.map(|(of, facts)| {
@@ -126,6 +129,47 @@ async fn account_is_not_handed_to_another_cluster_of_the_same_name() {
              again, pass --replace west"
         ]
     );
+}
+
+#[tokio::test]
+async fn account_stays_with_a_link_that_cannot_be_deleted_whatever_the_names_of_its_clusters() {
+    for (old, new) in [("west", "west"), ("west", "occident"), ("east", "orient")] {
+        let [east, mut west] = done(&loaded(FILE));
+        west.links[0].metadata.uid = Some("read".to_owned());
+        let mut live = json!(west.links[0]);
+        live["metadata"]["uid"] = json!("of a Link that was made since");
+        let file = FILE.replace("{target: east, source: west}", "");
+        let file = loaded(&file.replace(old, new));
+        let of = |facts, objects: Vec<Value>| {
+            let cluster = TestServer::new(objects).cluster();
+            Ok(ReadCluster { cluster, facts })
+        };
+        let renamed = |before: &str| name(&before.replace(old, new));
+        let read = ReadClusters::from([
+            (renamed("east"), of(east, Vec::new())),
+            (renamed("west"), of(west, vec![live])),
+        ]);
+        let facts = known(&read);
+        let facts: Vec<_> = facts
+            .iter()
+            .map(|(of, facts)| (of.to_string(), *facts))
+            .collect();
+        let facts: Vec<_> = facts
+            .iter()
+            .map(|(of, facts)| (of.as_str(), *facts))
+            .collect();
+        let plan = plan_with(&file, &UsedClusters::default(), &facts);
+        assert_eq!(lines(&plan).len(), 7, "{:?}", lines(&plan));
+        let (mut outcome, unready) = (FleetOutcome::default(), BTreeMap::new());
+        let removing = remove_all(&file, &read, &plan, Duration::ZERO, &unready, &mut outcome);
+        Box::pin(removing).await;
+        assert_eq!(
+            (outcome.written, outcome.failed.len()),
+            (0, 1),
+            "{new}: {:?}",
+            outcome.failed
+        );
+    }
 }
 
 /// A link that was made under another address stays, also if its account was deleted: the cluster is the same.
