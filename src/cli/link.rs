@@ -3,6 +3,7 @@
 mod apply;
 mod args;
 mod contexts;
+mod undo;
 
 use std::{collections::BTreeSet, iter, time::Duration};
 

@@ -2,6 +2,7 @@
 
 mod again;
 mod from_file;
+mod unanswered;
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -218,10 +218,18 @@ impl ListedObject {
             uid: self.uid.clone(),
             resource_version: self.resource_version.clone(),
         });
-        if delete_with(cluster, &self.object, &params).await? {
+        let (api, ObjectName { kind, name, .. }) = (api_of(cluster, &self.object), &self.object);
+        let deleted = async {
+            match api.delete(name, &params).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+                answer => answer.map(|_| true),
+            }
+        };
+        let what = format!("delete {kind} {name}");
+        let deleted = cluster.request_opt(&what, deleted).await?;
+        if deleted.unwrap_or(true) {
             return Ok(());
         }
-        let ObjectName { kind, name, .. } = &self.object;
         let namespace = self.object.namespace.as_deref().unwrap_or_default();
         Err(fail(
             format!("cannot delete the {kind} {namespace}/{name}: it has changed meanwhile"),
@@ -241,34 +249,6 @@ pub async fn merge(
     let what = format!("change {kind} {name}");
     let patched = api.patch(name, &params, &patch);
     cluster.request(&what, patched).await.map(|_| ())
-}
-
-/// Deletes an object. Succeeds if it does not exist.
-pub async fn delete(cluster: &Cluster, object: &ObjectName) -> anyhow::Result<()> {
-    let params = DeleteParams::default();
-    delete_with(cluster, object, &params).await.map(|_| ())
-}
-
-/// Returns whether the object is gone, or will be; `false` if a precondition is not met.
-async fn delete_with(
-    cluster: &Cluster,
-    object: &ObjectName,
-    params: &DeleteParams,
-) -> anyhow::Result<bool> {
-    let (api, ObjectName { kind, name, .. }) = (api_of(cluster, object), object);
-    let deleted = async {
-        match api.delete(name, params).await {
-            Err(kube::Error::Api(status))
-                if status.code == 409 && params.preconditions.is_some() =>
-            {
-                Ok(false)
-            }
-            answer => answer.map(|_| true),
-        }
-    };
-    let what = format!("delete {kind} {name}");
-    let deleted = cluster.request_opt(&what, deleted).await?;
-    Ok(deleted.unwrap_or(true))
 }
 
 /// Creates or updates an object, as `kubectl apply --server-side` does. Returns it as it is stored.

@@ -1,4 +1,4 @@
-//! An API server for unit tests, which lists, reads and deletes the objects that a test gives it.
+//! An API server for unit tests, which lists, reads, changes and deletes the objects that a test gives it.
 
 #![allow(
     clippy::panic,
@@ -14,6 +14,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Bytes, Frame};
 use kube::client::Body;
+use mirror_core::mirror::fixtures::merge_patch;
 use serde_json::{Value, json};
 use tower::BoxError;
 
@@ -85,6 +86,10 @@ impl TestServer {
         let Some(found) = objects.iter().position(is_asked) else {
             return failure(StatusCode::NOT_FOUND, "NotFound");
         };
+        if request.method == Method::PATCH {
+            let patch = serde_json::from_slice(body).unwrap();
+            merge_patch(&mut objects[found], &patch);
+        }
         if request.method != Method::DELETE {
             return (StatusCode::OK, objects[found].clone());
         }

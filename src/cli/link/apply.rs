@@ -1,16 +1,12 @@
 //! Applies the objects of a link to the source cluster: all of them, or none.
 
 use anyhow::Context as _;
-use client::kubeconfig_in;
 use hints::{hint::fail, suggest::Suggested};
 use k8s_openapi::api::{authorization::v1::ResourceAttributes, core::v1::Secret};
-use kube::{
-    Api, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, ResourceExt};
 use links::{
     given::Given,
-    inventory::{self, LINK, SECRET},
+    inventory::{LINK, SECRET},
     link::{
         direction::{Direction, LinkedTarget},
         generate::{NewToken, generate},
@@ -27,7 +23,7 @@ use links::{
 };
 use manifests::link::LinkObjects;
 use mirror_core::api::{
-    labels::{self, KUBECONFIG_KEY},
+    labels,
     link::{Link, LinkSpec},
 };
 use observe::clusters::access::may;
@@ -35,6 +31,7 @@ use serde_json::json;
 
 use crate::cli::{
     common::{mirroring::Parse, output},
+    link::undo::{changed_link, is_refused, put_back},
     plan::losses::losses,
 };
 
@@ -332,7 +329,8 @@ impl Prepared {
             match step.write(&self.source.cluster).await {
                 Ok(link) => stored = link,
                 Err(error) => {
-                    self.undo(self.steps.iter().take(done)).await;
+                    let written = done + usize::from(!is_refused(&error));
+                    self.undo(self.steps.iter().take(written)).await;
                     return Err(error.context(format!("cannot link {context} to {name}")));
                 }
             }
@@ -346,76 +344,30 @@ impl Prepared {
         steps.try_for_each(|step| step.check(stored))
     }
 
-    /// Undoes a link that was written in part, so that no unused credentials stay: these steps were done, and the next one
-    /// failed.
-    async fn undo(&self, done: impl Iterator<Item = &LinkStep>) {
-        let done: Vec<&StepChange> = done.map(|step| &step.change).collect();
-        // The request may have succeeded although its answer was lost.
-        let link = self.changed_link().await;
+    /// Undoes a link that was written in part, so that no unused credentials stay: these steps were done, or may be.
+    async fn undo(&self, written: impl Iterator<Item = &LinkStep>) {
+        let written: Vec<&StepChange> = written.map(|step| &step.change).collect();
+        let cluster = &self.source.cluster;
+        let link = changed_link(cluster, &self.objects.link, self.source.link.as_ref()).await;
         for (new, before) in self.objects.secrets().zip(&self.source.secrets) {
             let namespace = new.namespace().unwrap_or_default();
-            if !done.iter().any(|done| done.namespace == namespace) {
+            let is_same = matches!(before, Before::Found(old) if have_same_kubeconfig(old, new));
+            if is_same || !written.iter().any(|step| step.namespace == namespace) {
                 continue;
             }
-            let said = match (&link, before) {
-                (Err(why), _) => Err(why.clone()),
-                (Ok(()), Before::Unknown) => Err("you may not read it".to_owned()),
-                (Ok(()), Before::Found(old)) if have_same_kubeconfig(old, new) => {
-                    continue;
-                }
-                (Ok(()), before) => self.put_back(new, before).await,
+            let undone = match &link {
+                Err(why) => Err(why.clone()),
+                Ok(()) => put_back(cluster, new, before).await,
             };
             let path = path(new);
-            match said {
-                Ok(done) => output::note(&format!("{done} {path}")),
+            match undone {
+                Ok(None) => {}
+                Ok(Some(done)) => output::note(&format!("{done} {path}")),
                 Err(why) => output::warning(&format!(
-                    "the Secret {path} has the new credentials, which nothing uses: {why}; link again, or delete it"
+                    "the Secret {path} may have the new credentials: {why}; link again"
                 )),
             }
         }
-    }
-
-    /// `Err` if the Link is not as it was read, or may not be.
-    async fn changed_link(&self) -> Result<(), String> {
-        let link = &self.objects.link;
-        let api = self.links();
-        let name = link.name_any();
-        let live = self
-            .source
-            .cluster
-            .request("read the Link", api.get_metadata_opt(&name));
-        let live = live.await.map_err(|error| format!("{error:#}"))?;
-        let version = |uid: Option<String>, generation: Option<i64>| Some((uid?, generation?));
-        let before = self.source.link.as_ref();
-        let before = before.and_then(|link| version(link.uid(), link.metadata.generation));
-        let live = live.and_then(|link| version(link.uid(), link.metadata.generation));
-        if before == live {
-            Ok(())
-        } else {
-            Err(format!("the Link {name} was changed"))
-        }
-    }
-
-    /// Deletes a Secret that was made, or restores its credentials. Returns what was done.
-    async fn put_back(&self, new: &Secret, before: &Before) -> Result<&'static str, String> {
-        let (namespace, name) = (new.namespace().unwrap_or_default(), new.name_any());
-        let done = if let Before::Found(old) = before {
-            let api = self.source.cluster.api::<Secret>(&namespace);
-            let patch = json!({ "data": { KUBECONFIG_KEY: kubeconfig_in(old) } });
-            let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-            let patched = api.patch(&name, &params, &patch);
-            let restored = self
-                .source
-                .cluster
-                .request("restore the Secret", patched)
-                .await;
-            restored.map(|_| "restored the Secret")
-        } else {
-            let made = SECRET.named(Some(namespace), name);
-            let deleted = inventory::delete(&self.source.cluster, &made).await;
-            deleted.map(|()| "deleted the new Secret")
-        };
-        done.map_err(|error| format!("{error:#}"))
     }
 }
 
