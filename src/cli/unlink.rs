@@ -1,5 +1,6 @@
 //! `linkerd-mc unlink`: prints or deletes the objects that link a cluster to this one.
 
+mod revocation;
 mod words;
 
 use std::time::Duration;
@@ -8,18 +9,15 @@ use clap::Args;
 use clap_complete::ArgValueCompleter;
 use client::{Access, Cluster};
 use hints::hint::{HintExt as _, fail, misuse};
-use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
-use links::{
-    cluster_name::context_of,
-    link_credentials::KubeconfigTarget,
-    linked::{LinkedObjects, PROPAGATION, known_clusters, links},
-    rotate::tokens::link_id,
-};
+use links::linked::{LinkedObjects, PROPAGATION, known_clusters, links};
 use manifests::{link::ClusterName, render::Manifest};
 use mirror_core::api::{labels, text::one_line};
 
-use self::words::{kept, left_over, memberships, others, plan, question};
+use self::{
+    revocation::revocation,
+    words::{kept, left_over, memberships, others, plan, question},
+};
 use super::common::{
     args::{self, Global, ManifestOutput},
     complete,
@@ -45,9 +43,6 @@ Examples:
   # Delete only the objects of Linkerd's service mirror
   linkerd-mc unlink east --only-controller \\
     | kubectl delete -f -";
-
-/// Where Kubernetes cuts a name before it adds a random end.
-const GENERATED_BASE: usize = 58;
 
 /// Print the objects that link a cluster to this one, or delete them with --apply
 ///
@@ -141,7 +136,7 @@ pub async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         memberships(name, &linked.mirrors.shared),
         kept(&linked),
         others(name, &linked),
-        revocation(&access, &cluster, args, name, &linked).await,
+        revocation(&access, &cluster, &args.namespace, name, &linked).await,
     ];
     if !linked.mirrors.shared.is_empty() {
         linked.secrets.clear();
@@ -194,67 +189,6 @@ async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
     }
 }
 
-/// A note with the command that revokes the tokens of this link in the target cluster; `None` if `rotate` created none,
-/// or if the credentials or the namespace kube-system cannot be read.
-async fn revocation(
-    access: &Access,
-    cluster: &Cluster,
-    args: &Unlink,
-    name: &ClusterName,
-    linked: &LinkedObjects,
-) -> Option<String> {
-    if !linked.remaining.is_empty() {
-        return None; // the other Links may use them
-    }
-    let namespace = &args.namespace;
-    let own = linked
-        .secrets
-        .iter()
-        .find(|secret| secret.object.namespace.as_ref() == Some(namespace))?;
-    let secrets = cluster.api::<Secret>(namespace);
-    let read = cluster.request("read the credentials", secrets.get(own.name()));
-    let account = KubeconfigTarget::of_secret(&read.await.ok()?)?.account?;
-    if !is_of_rotation(account.secret.as_ref()?, &account.name) {
-        return None;
-    }
-    let id = link_id(cluster, namespace, &name.to_string()).await.ok()?;
-    let cluster_name = name.to_string();
-    let first = linked.elsewhere.first().and_then(|other| {
-        let (namespace, _) = other.split_once('/')?;
-        let rotate = cluster
-            .flags
-            .mc("rotate --namespace {} {}", &[namespace, &cluster_name]);
-        Some(format!(
-            " run {rotate}, because Linkerd's Secret may hold one of them;"
-        ))
-    });
-    let contexts = access
-        .kubeconfig()
-        .map(|all| all.contexts)
-        .unwrap_or_default();
-    let contexts = contexts.iter().map(|context| context.name.as_str());
-    let target = context_of(&cluster_name, contexts).unwrap_or(&cluster_name);
-    let target = access.of_other(target).flags();
-    let revoke = target.kubectl(
-        "-n {} delete secret -l {}={}",
-        &[&account.namespace, labels::TOKEN_OF_LINK, &id],
-    );
-    Some(format!(
-        "note: tokens that were made for this link stay valid in {name};{} once the link is deleted, revoke them \
-         with {revoke}",
-        first.unwrap_or_default(),
-    ))
-}
-
-/// Whether a token Secret of this account is one that `rotate` created: its name has a random end.
-fn is_of_rotation(secret: &str, account: &str) -> bool {
-    let base = format!("{account}-token-");
-    let base = base.get(..GENERATED_BASE).unwrap_or(&base);
-    let end = secret.strip_prefix(base);
-    let is_first = secret.strip_prefix(account) == Some("-token");
-    end.is_some_and(|end| !end.is_empty()) && !is_first
-}
-
 async fn apply(
     access: &Access,
     cluster: &Cluster,
@@ -275,7 +209,7 @@ async fn apply(
         kept(&linked),
         others(name, &linked),
         // Needs the credentials, which are deleted below.
-        revocation(access, cluster, args, name, &linked).await,
+        revocation(access, cluster, &args.namespace, name, &linked).await,
     ];
     // The Link first: while it exists, the controller creates again what is deleted.
     for object in linked.links.iter().chain(&linked.leftovers) {
@@ -349,32 +283,4 @@ async fn nothing_there(
         ),
         hint,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_secrets_of_rotations_have_a_random_end() {
-        for (secret, expected) in [
-            ("west-token-x7k2p", true),
-            ("west-token", false),
-            ("west-token-", false),
-            ("west", false),
-            ("east-token-x7k2p", false),
-        ] {
-            assert_eq!(is_of_rotation(secret, "west"), expected, "{secret}");
-        }
-        // As Kubernetes names them, for all lengths at which it cuts.
-        for length in 1..=63 {
-            let account = "w".repeat(length);
-            let base: String = format!("{account}-token-").chars().take(58).collect();
-            assert!(
-                is_of_rotation(&format!("{base}x7k2p"), &account),
-                "{length}"
-            );
-            assert!(!is_of_rotation(&format!("{account}-token"), &account));
-        }
-    }
 }
