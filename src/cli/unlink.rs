@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap_complete::ArgValueCompleter;
-use client::{Access, Cluster};
+use client::Cluster;
 use hints::hint::{HintExt as _, fail, misuse};
 use kube::ResourceExt;
 use links::linked::{LinkedObjects, PROPAGATION, known_clusters, links};
@@ -16,7 +16,7 @@ use mirror_core::api::{labels, text::one_line};
 
 use self::{
     revocation::revocation,
-    words::{kept, left_over, memberships, others, plan, question},
+    words::{again, kept, left_over, memberships, others, plan, question},
 };
 use super::common::{
     args::{self, Global, ManifestOutput},
@@ -49,9 +49,9 @@ Examples:
 /// The objects are the Link, those of Linkerd's service mirror for this link, the probe Service, all mirrors, federated
 /// Services without another member, and both Secrets. The Secrets are last: Linkerd needs the Secret of a cluster when
 /// a Service stops naming the cluster, and otherwise keeps its endpoints forever. So without --apply, they are left out
-/// while federated Services with other members name the cluster. Linkerd's Secret stays if a Link in another namespace
-/// needs it. If this namespace has no Link to the cluster, so do mirrors and ClusterRoles of Linkerd's service mirror.
-/// A Secret that another Link names stays.
+/// while federated Services with other members name the cluster. A Secret with a name of its own is first: only the Link
+/// leads to it. Linkerd's Secret stays if a Link in another namespace needs it. If this namespace has no Link to the
+/// cluster, so do mirrors and ClusterRoles of Linkerd's service mirror. A Secret that another Link names stays.
 ///
 /// If several Links are for the cluster, --link chooses one of them. Then the objects are only this Link, and its Secret
 /// if no other Link has it.
@@ -128,10 +128,10 @@ pub async fn run(global: &Global, args: &Unlink) -> anyhow::Result<()> {
         output::data(&(one_line(&format!("would {}", plan(name, &linked))) + "\n"))?;
         return Ok(());
     }
-    let access = global.access();
     if args.apply {
-        return Box::pin(apply(&access, &cluster, args, name, linked)).await;
+        return Box::pin(apply(global, &cluster, args, name, linked)).await;
     }
+    let access = global.access();
     let notes = [
         memberships(name, &linked.mirrors.shared),
         kept(&linked),
@@ -190,7 +190,7 @@ async fn name(cluster: &Cluster, args: &Unlink) -> anyhow::Result<ClusterName> {
 }
 
 async fn apply(
-    access: &Access,
+    global: &Global,
     cluster: &Cluster,
     args: &Unlink,
     name: &ClusterName,
@@ -200,19 +200,21 @@ async fn apply(
     if !args.yes && !confirmed(&question(name, &linked), otherwise)? {
         return Err(fail("canceled: nothing was deleted", otherwise));
     }
+    let (namespace, only) = (&args.namespace, args.link.as_deref());
+    let again = again(name, &cluster.flags, namespace, only, &linked);
     on_interrupt(
         &format!("a part of the link to {name} may be deleted"),
-        "run the same command again, which does the rest",
+        &format!("{again}, which does the rest"),
     );
     let had_link = !linked.links.is_empty();
-    let notes = [
-        kept(&linked),
-        others(name, &linked),
-        // Needs the credentials, which are deleted below.
-        revocation(access, cluster, &args.namespace, name, &linked).await,
-    ];
-    // The Link first: while it exists, the controller creates again what is deleted.
-    for object in linked.links.iter().chain(&linked.leftovers) {
+    let notes = [kept(&linked), others(name, &linked)];
+    // First: what goes on with this run may not find the credentials any more.
+    if let Some(note) = revocation(&global.access(), cluster, namespace, name, &linked).await {
+        output::note(&note);
+    }
+    // The Link before the mirrors: while it exists, the controller creates again what is deleted.
+    let first = linked.own_secrets.iter().chain(&linked.links);
+    for object in first.chain(&linked.leftovers) {
         object.delete(cluster).await?;
     }
     if args.only_controller {
@@ -229,10 +231,10 @@ async fn apply(
             }
         }
         let waiting = format!("waiting for the mirrors of {name} to be removed");
-        let left = linked.mirrors_left(cluster, name, &args.namespace, args.wait);
+        let left = linked.mirrors_left(cluster, name, namespace, args.wait);
         let left = Progress::new(&waiting).during(left).await?;
         if left.count() > 0 {
-            return Err(left_over(name, &cluster.flags, &left, had_link));
+            return Err(left_over(name, &cluster.flags, &left, had_link, &again));
         }
         if !linked.secrets.is_empty() {
             tokio::time::sleep(PROPAGATION).await;

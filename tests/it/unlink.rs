@@ -47,7 +47,12 @@ spec: {targetClusterName: east, clusterCredentialsSecret: cluster-credentials-ea
 apiVersion: multicluster.linkerd.io/v1alpha3
 kind: Link
 metadata: {name: north, namespace: linkerd-multicluster}
-spec: {targetClusterName: north}
+spec: {targetClusterName: north, clusterCredentialsSecret: own-north}
+---
+apiVersion: v1
+kind: Secret
+type: mirror.linkerd.io/remote-kubeconfig
+metadata: {name: own-north, namespace: linkerd-multicluster}
 ---
 apiVersion: v1
 kind: Service
@@ -411,21 +416,26 @@ async fn without_a_controller_mirrors_stay(plane: &ControlPlane) {
         "--yes",
         "--wait=1s",
     ];
-    let said = run(kubeconfig, &apply).failure();
+    let one = [&["unlink", "--link=north"], &apply[2..]].concat();
+    let said = run(kubeconfig, &one).failure();
     // `unlink` prints this line only if the wait takes at least a second. Here it takes about a second, so the line may
     // be missing.
     let said = said.trim_start_matches("waiting for the mirrors of north to be removed\n");
     insta::assert_snapshot!(said, @r"
     error: 1 mirror of north still exists, and north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
-    hint: check that the controller is running, then run this again: without a Link, it deletes the mirrors itself
+    hint: check that the controller is running, then run `linkerd-mc --context unlink unlink north --apply`: without a Link, it deletes the mirrors itself
     ");
+    // Nothing but the Link led to this Secret.
+    let own = ["-n", NAMESPACE, "get", "secret/own-north", "-o", "name"];
+    let own = [&own[..], &["--ignore-not-found"]].concat();
+    assert_eq!(plane.kubectl(&own).await.unwrap(), "");
     // The second run deletes the mirror itself, because no Link is left. Its hint says what to do about the federated
     // Service.
     let said = run(kubeconfig, &apply).failure();
     let said = said.trim_start_matches("waiting for the mirrors of north to be removed\n");
     insta::assert_snapshot!(said, @r"
     error: north is still in 1 federated Service with other members (shop/both-federated); the Secrets were not deleted
-    hint: start the controller, which takes the cluster out, then run this again; if no controller is to run any more, delete these Services first: `kubectl --context unlink -n shop delete service both-federated`
+    hint: start the controller, which takes the cluster out, then run the same command again; if no controller is to run any more, delete these Services first: `kubectl --context unlink -n shop delete service both-federated`
     ");
     interrupted_unlink_says_what_to_do(kubeconfig);
     plane

@@ -26,7 +26,11 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The objects that link a cluster to this one.
 #[derive(Debug, Default)]
 pub struct LinkedObjects {
+    /// Secrets to which nothing but these Links leads. They are deleted before the Links, so that a run that ends in
+    /// between leaves no Secret that the next one cannot find.
+    pub own_secrets: Vec<ListedObject>,
     pub links: Vec<ListedObject>,
+    /// The other Secrets, which are deleted last.
     pub secrets: Vec<ListedObject>,
     /// Links of other namespaces to the same cluster, as `namespace/name`. They need Linkerd's Secret, so `secrets` does
     /// not have it.
@@ -59,30 +63,28 @@ impl LinkedObjects {
         let (links, others): (Vec<Link>, Vec<Link>) = links.into_iter().partition(is_chosen);
         let remaining = others.iter().filter(|other| is_of_cluster(other));
         let remaining: Vec<String> = remaining.map(Link::name_any).collect();
+        let (is_all, usual) = (remaining.is_empty(), name.credentials_secret());
         let mut names: Vec<String> = secret_names(&links).collect();
-        if remaining.is_empty() {
-            names.push(name.credentials_secret());
-        }
-        let names = unused(names, &others);
-        if !remaining.is_empty() {
-            return Ok(Self {
-                links: listed(&links),
-                secrets: objects::SECRET
-                    .with_names(cluster, Some(namespace), &names)
-                    .await?,
-                remaining,
-                ..Self::default()
-            });
-        }
+        names.extend(is_all.then(|| usual.clone()));
+        // Linkerd may use any Secret of its namespace.
+        let is_last = |secret: &String| is_all && (*secret == usual || namespace == linkerd);
+        let (last, own): (Vec<_>, Vec<_>) = unused(names, &others).into_iter().partition(is_last);
         let mut linked = Self {
+            own_secrets: objects::SECRET
+                .with_names(cluster, Some(namespace), &own)
+                .await?,
             links: listed(&links),
-            elsewhere,
+            remaining,
             ..Self::default()
         };
+        if !is_all {
+            return Ok(linked);
+        }
+        linked.elsewhere = elsewhere;
         (linked.leftovers, linked.mirrors, linked.secrets) = futures::try_join!(
             leftovers(cluster, namespace, name, linked.is_only_elsewhere()),
             linked.mirrors_now(cluster, name, namespace),
-            objects::SECRET.with_names(cluster, Some(namespace), &names),
+            objects::SECRET.with_names(cluster, Some(namespace), &last),
         )?;
         if linked.elsewhere.is_empty() {
             let of_linkerd = linkerds_secrets(cluster, linkerd, name).await?;
@@ -131,7 +133,8 @@ impl LinkedObjects {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
+        self.own_secrets.is_empty()
+            && self.links.is_empty()
             && self.secrets.is_empty()
             && self.leftovers.is_empty()
             && self.mirrors.count() == 0
@@ -139,7 +142,8 @@ impl LinkedObjects {
 
     /// All, in the order in which they are to be deleted.
     pub fn all(self) -> impl Iterator<Item = ObjectName> {
-        let first = self.links.into_iter().chain(self.leftovers);
+        let first = self.own_secrets.into_iter().chain(self.links);
+        let first = first.chain(self.leftovers);
         let all = first.chain(self.mirrors.into_own()).chain(self.secrets);
         all.map(|listed| listed.object)
     }
@@ -414,8 +418,30 @@ mod tests {
             .map(|name| object("v1", "Secret", "mc", name))
             .into();
         objects.extend(links);
-        let secrets = Box::pin(found(objects, only)).await.secrets.into_iter();
+        let found = Box::pin(found(objects, only)).await;
+        let secrets = found.own_secrets.into_iter().chain(found.secrets);
         secrets.map(|secret| secret.object.name).collect()
+    }
+
+    #[tokio::test]
+    async fn secret_that_only_the_link_names_is_deleted_before_it() {
+        let objects = vec![
+            object("v1", "Secret", "mc", "own"),
+            object("v1", "Secret", "mc", "cluster-credentials-east"),
+            with_secret("a", "east", "own"),
+        ];
+        let all = names(Box::pin(found(objects.clone(), None)).await);
+        let last = "Secret cluster-credentials-east";
+        assert_eq!(all, ["Secret own", "Link a", last]);
+
+        // Neither is found again without this one of two Links.
+        for (secret, expected) in [("own", "Secret own"), ("cluster-credentials-east", last)] {
+            let mut objects = objects.clone();
+            objects[2] = with_secret("a", "east", secret);
+            objects.push(with_secret("b", "east", "other"));
+            let one = names(Box::pin(found(objects, Some("a"))).await);
+            assert_eq!(one, [expected, "Link a"]);
+        }
     }
 
     #[tokio::test]
@@ -434,7 +460,7 @@ mod tests {
             (
                 [("a", "east", "own"), ("b", "north", "other")],
                 None,
-                &[usual, "own"],
+                &["own", usual],
             ),
             ([("a", "east", usual), ("b", "north", usual)], None, &[]),
             (
@@ -458,7 +484,7 @@ mod tests {
         for (links, expected) in [
             (
                 vec![undecodable("a", "east", "own")],
-                &["cluster-credentials-east", "own"][..],
+                &["own", "cluster-credentials-east"][..],
             ),
             // The other Link has it too.
             (

@@ -50,7 +50,7 @@ pub async fn revocation(
     if !linked.remaining.is_empty() {
         return None; // the other Links may use them
     }
-    let mut secrets = linked.secrets.iter();
+    let mut secrets = linked.own_secrets.iter().chain(&linked.secrets);
     let own = secrets.find(|secret| secret.object.namespace.as_deref() == Some(namespace))?;
     let secrets = cluster.api::<Secret>(namespace);
     let read = cluster.request("read the credentials", secrets.get(own.name()));

@@ -47,12 +47,31 @@ pub fn others(cluster: &ClusterName, linked: &LinkedObjects) -> Option<String> {
     ))
 }
 
-/// The error if mirrors are left when the time is up. `had_link` is whether there was a Link to delete.
+/// How to do the rest if it ends before all is deleted. `only` is the name of the Link that was asked for: when no Link
+/// is left, it leads to nothing.
+pub fn again(
+    cluster: &ClusterName,
+    flags: &ClusterFlags,
+    namespace: &str,
+    only: Option<&str>,
+    linked: &LinkedObjects,
+) -> String {
+    if only.is_none() || !linked.remaining.is_empty() {
+        return "run the same command again".to_owned();
+    }
+    let cluster = cluster.to_string();
+    let unlink = flags.mc("unlink {} --namespace {} --apply", &[&cluster, namespace]);
+    format!("run {unlink}")
+}
+
+/// The error if mirrors are left when the time is up. `had_link` is whether there was a Link to delete, and `again` how
+/// to go on.
 pub fn left_over(
     cluster: &ClusterName,
     flags: &ClusterFlags,
     left: &Mirrors,
     had_link: bool,
+    again: &str,
 ) -> anyhow::Error {
     let shared = &left.shared;
     let own = left.count() - shared.len();
@@ -65,7 +84,9 @@ pub fn left_over(
     if had_link || shared.is_empty() {
         return fail(
             what,
-            "check that the controller is running, then run this again: without a Link, it deletes the mirrors itself",
+            format!(
+                "check that the controller is running, then {again}: without a Link, it deletes the mirrors itself"
+            ),
         );
     }
     let deletions = shared.iter().take(NAMED).map(|service| {
@@ -76,7 +97,7 @@ pub fn left_over(
     fail(
         what,
         format!(
-            "start the controller, which takes the cluster out, then run this again; if no controller is to run any more, \
+            "start the controller, which takes the cluster out, then {again}; if no controller is to run any more, \
              delete these Services first: {}",
             deletions.collect::<Vec<_>>().join(", ")
         ),
@@ -252,9 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn rest_of_a_link_that_is_gone_is_found_by_its_cluster() {
+        let (name, flags) = ("east".parse().unwrap(), ClusterFlags::of_context("west"));
+        let mut linked = LinkedObjects::default();
+        let said = |linked: &LinkedObjects, only| again(&name, &flags, "mc", only, linked);
+        assert_eq!(said(&linked, None), "run the same command again");
+        assert_eq!(
+            said(&linked, Some("east2")),
+            "run `linkerd-mc --context west unlink east --namespace mc --apply`"
+        );
+        // This would delete the other Link too. The one that was asked for goes last.
+        linked.remaining.push("east".to_owned());
+        assert_eq!(said(&linked, Some("east2")), "run the same command again");
+    }
+
+    #[test]
     fn hint_about_what_is_left_leads_on() {
         let name = "east".parse().unwrap();
-        let again = "run this again: without a Link, it deletes the mirrors itself";
+        let again = "then run it: without a Link, it deletes the mirrors itself";
         let services =
             "delete these Services first: `kubectl --context west -n shop delete service web`";
         let flags = ClusterFlags::of_context("west");
@@ -275,7 +311,7 @@ mod tests {
             (mirrors(0, 0, 1), true, shared, again),
             (mirrors(0, 0, 1), false, shared, services),
         ] {
-            let error = left_over(&name, &flags, &left, had_link);
+            let error = left_over(&name, &flags, &left, had_link, "run it");
             assert!(error.to_string().contains(what), "{error}");
             let said = hint_of(&error).unwrap();
             assert!(said.contains(hint), "{said}");
