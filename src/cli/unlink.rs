@@ -16,7 +16,7 @@ use mirror_core::api::{labels, text::one_line};
 
 use self::{
     revocation::revocation,
-    words::{again, kept, left_over, memberships, others, plan, question},
+    words::{again, kept, left_over, memberships, others, plan, question, what},
 };
 use super::common::{
     args::{self, Global, ManifestOutput},
@@ -200,10 +200,11 @@ async fn apply(
     if !args.yes && !confirmed(&question(name, &linked), otherwise)? {
         return Err(fail("canceled: nothing was deleted", otherwise));
     }
+    let what = what(name, &linked);
     let (namespace, only) = (&args.namespace, args.link.as_deref());
     let again = again(name, &cluster.flags, namespace, only, &linked);
     on_interrupt(
-        &format!("a part of the link to {name} may be deleted"),
+        &format!("a part of {what} may be deleted"),
         &format!("{again}, which does the rest"),
     );
     let had_link = !linked.links.is_empty();
@@ -217,10 +218,9 @@ async fn apply(
     for object in first.chain(&linked.leftovers) {
         object.delete(cluster).await?;
     }
-    if args.only_controller {
-        return Ok(());
-    }
-    let done = if let (Some(_), Some(link)) = (linked.remaining.first(), linked.links.first()) {
+    let done = if linked.has_only_leftovers() {
+        format!("deleted {what}")
+    } else if let (Some(_), Some(link)) = (linked.remaining.first(), linked.links.first()) {
         format!("deleted the Link {}", link.name())
     } else {
         // Without a Link, the controller does not remove these mirrors. They were listed before the prompt: meanwhile,

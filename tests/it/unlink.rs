@@ -362,6 +362,15 @@ async fn printed_objects_are_those_of_the_link(plane: &ControlPlane) {
     Lease linkerd-multicluster/service-mirror-write-east
     ");
 
+    let only = [
+        "unlink",
+        "east",
+        "--only-controller",
+        "--apply",
+        "--dry-run",
+    ];
+    insta::assert_snapshot!(run(kubeconfig, &only).data(), @"would delete 10 objects of Linkerd's service mirror for east");
+
     let printed = run(kubeconfig, &["unlink", "--cluster-name=east", "-o=json"]);
     assert_eq!(printed.code, 0, "{}", printed.stderr);
     insta::assert_snapshot!(printed.stderr, @"note: the Secrets are left out, because Linkerd needs them until east is removed from 1 federated Service with other members (shop/both-federated); the controller does that after the Link is deleted. Run this again afterwards to get the Secrets; --apply does all of it");

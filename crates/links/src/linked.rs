@@ -133,10 +133,14 @@ impl LinkedObjects {
     }
 
     pub fn is_empty(&self) -> bool {
+        self.leftovers.is_empty() && self.has_only_leftovers()
+    }
+
+    /// Whether there is nothing else than objects of Linkerd's service mirror.
+    pub fn has_only_leftovers(&self) -> bool {
         self.own_secrets.is_empty()
             && self.links.is_empty()
             && self.secrets.is_empty()
-            && self.leftovers.is_empty()
             && self.mirrors.count() == 0
     }
 

@@ -141,8 +141,12 @@ pub fn plan(name: &ClusterName, linked: &LinkedObjects) -> String {
     }
 }
 
-/// The Links that are deleted.
-fn what(name: &ClusterName, linked: &LinkedObjects) -> String {
+/// What is deleted: the Links, unless there are only objects of Linkerd's service mirror.
+pub fn what(name: &ClusterName, linked: &LinkedObjects) -> String {
+    if linked.has_only_leftovers() {
+        let objects = counted(linked.leftovers.len(), "object");
+        return format!("{objects} of Linkerd's service mirror for {name}");
+    }
     let links: Vec<&str> = linked.links.iter().map(ListedObject::name).collect();
     match links.as_slice() {
         [link] if !linked.remaining.is_empty() => format!("the Link {link}"),
@@ -270,6 +274,20 @@ mod tests {
             };
             assert_eq!(question(&name, &linked), expected);
         }
+    }
+
+    #[test]
+    fn objects_of_linkerds_service_mirror_are_not_the_link() {
+        let name = "east".parse().unwrap();
+        let mut linked = LinkedObjects {
+            leftovers: vec![link("any")],
+            ..LinkedObjects::default()
+        };
+        let one = "elete 1 object of Linkerd's service mirror for east";
+        assert_eq!(question(&name, &linked), format!("D{one}?"));
+        assert_eq!(plan(&name, &linked), format!("d{one}"));
+        linked.links.push(link("east"));
+        assert_eq!(plan(&name, &linked), "delete the link to east");
     }
 
     #[test]
