@@ -238,6 +238,8 @@ async fn apply(
         }
         if !linked.secrets.is_empty() {
             tokio::time::sleep(PROPAGATION).await;
+            let unused = linked.keep_used(cluster, name, namespace, &global.linkerd_namespace);
+            Box::pin(unused).await?;
         }
         format!("deleted the link to {name} and its mirrors")
     };

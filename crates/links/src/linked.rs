@@ -132,6 +132,32 @@ impl LinkedObjects {
         Ok(left)
     }
 
+    /// Keeps the Secrets that another Link names meanwhile. Fails if somebody has made one to the cluster again.
+    pub async fn keep_used(
+        &mut self,
+        cluster: &Cluster,
+        name: &ClusterName,
+        namespace: &str,
+        linkerd: &str,
+    ) -> anyhow::Result<()> {
+        let now = Box::pin(Self::gather(cluster, name, None, namespace, linkerd)).await?;
+        if let Some(link) = now.links.first() {
+            return Err(fail(
+                format!(
+                    "the Link {} exists again; the Secrets were not deleted",
+                    link.name()
+                ),
+                "run this again if it is to be deleted too",
+            ));
+        }
+        let is_unused = |secret: &ListedObject| {
+            let mut unused = now.secrets.iter();
+            unused.any(|unused| unused.object == secret.object)
+        };
+        self.secrets.retain(is_unused);
+        Ok(())
+    }
+
     pub fn is_empty(&self) -> bool {
         self.leftovers.is_empty() && self.has_only_leftovers()
     }
@@ -475,6 +501,36 @@ mod tests {
         ] {
             let made = links.map(|(name, cluster, secret)| with_secret(name, cluster, secret));
             assert_eq!(secrets_of(made, only).await, expected, "{links:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn secret_that_a_new_link_needs_stays() {
+        let (usual, linkerds) = ("cluster-credentials-east", "any");
+        let mut of_linkerd = object("v1", "Secret", "linkerd", linkerds);
+        of_linkerd["metadata"]["labels"] = json!({ labels::CREDENTIALS_CLUSTER: "east" });
+        let secrets = [object("v1", "Secret", "mc", usual), of_linkerd];
+        for (made, expected) in [
+            (None, Some(&[usual, linkerds][..])),
+            (Some(with_secret("b", "north", usual)), Some(&[linkerds])),
+            (Some(link("other", "east")), Some(&[usual])),
+            (Some(link("mc", "east")), None),
+        ] {
+            let server = TestServer::new(secrets.to_vec());
+            let (cluster, name) = (server.cluster(), "east".parse().unwrap());
+            let gather = LinkedObjects::gather(&cluster, &name, None, "mc", "linkerd");
+            let mut linked = Box::pin(gather).await.unwrap();
+            server.replace(secrets.iter().cloned().chain(made).collect());
+            let kept = linked.keep_used(&cluster, &name, "mc", "linkerd");
+            let kept = Box::pin(kept).await.ok();
+            let deleted = kept.map(|()| {
+                linked
+                    .secrets
+                    .iter()
+                    .map(ListedObject::name)
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(deleted.as_deref(), expected);
         }
     }
 
