@@ -158,10 +158,9 @@ async fn require_stopped(cluster: &Cluster, namespace: &str) -> anyhow::Result<(
     let is_taken_over =
         leading.is_some_and(|leader| leader.holder.as_deref() == Some(l::TAKE_OVER_HOLDER));
     if is_taken_over && !is_wanted {
-        let release = cluster.flags.kubectl(
-            "-n {} delete lease.coordination.k8s.io/{}",
-            &[namespace, l::LEASE_NAME],
-        );
+        let release = cluster
+            .flags
+            .kubectl("-n {} delete lease {}", &[namespace, l::LEASE_NAME]);
         return Err(fail(
             format!("an interrupted take-over holds the lease in namespace {namespace:?}"),
             format!("if no take-over runs any more, delete the lease with {release}"),

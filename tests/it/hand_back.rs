@@ -197,8 +197,7 @@ async fn it_is_refused_while_a_controller_leads(west: &ControlPlane) {
     // Nobody could wait until this one expires.
     held_by(Some(l::TAKE_OVER_HOLDER)).await;
     let refused = hand_back(west, &[]).failure();
-    let delete =
-        "`kubectl --context west -n handed delete lease.coordination.k8s.io/service-mirror-write`";
+    let delete = "`kubectl --context west -n handed delete lease service-mirror-write`";
     assert!(refused.contains("an interrupted take-over"), "{refused}");
     assert!(refused.contains(delete), "{refused}");
     held_by(None).await;

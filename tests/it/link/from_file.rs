@@ -92,7 +92,8 @@ async fn link_of_another_owner_is_shown_and_taken_and_nothing_else_is() {
     assert!(!is_linked(west).await);
     let dry = take(west, &file, &["--dry-run"]);
     assert!(
-        dry.stdout.starts_with("would create the Link taken-from-file in "),
+        dry.stdout
+            .starts_with("would create the Link taken-from-file in "),
         "{}",
         dry.stdout
     );
