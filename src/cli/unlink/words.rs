@@ -283,9 +283,9 @@ mod tests {
             leftovers: vec![link("any")],
             ..LinkedObjects::default()
         };
-        let one = "elete 1 object of Linkerd's service mirror for east";
-        assert_eq!(question(&name, &linked), format!("D{one}?"));
-        assert_eq!(plan(&name, &linked), format!("d{one}"));
+        let one = "1 object of Linkerd's service mirror for east";
+        assert_eq!(question(&name, &linked), format!("Delete {one}?"));
+        assert_eq!(plan(&name, &linked), format!("delete {one}"));
         linked.links.push(link("east"));
         assert_eq!(plan(&name, &linked), "delete the link to east");
     }
