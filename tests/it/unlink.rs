@@ -1,5 +1,7 @@
 //! `unlink` and `uninstall`: which objects they print and delete.
 
+mod objects;
+
 use std::{
     io::{BufRead as _, BufReader},
     path::Path,
@@ -9,6 +11,7 @@ use std::{
 use control_plane::ControlPlane;
 use linkerd_mc::api::labels as l;
 
+use self::objects::{ANOTHER, LEFT, LINKED};
 use crate::support::{
     audit::{mark, requests, writes_in},
     controller::signal,
@@ -18,168 +21,6 @@ use crate::support::{
     planes::{hub, installed},
     program::run,
 };
-
-/// Objects that a link leaves in a cluster over time: ours, those of the value `controllers` of Linkerd's chart, and
-/// those of `linkerd multicluster link --ha` of Linkerd 2.17.
-const LINKED: &str = r#"
-apiVersion: v1
-kind: Namespace
-metadata: {name: shop}
----
-apiVersion: v1
-kind: Secret
-type: mirror.linkerd.io/remote-kubeconfig
-metadata: {name: cluster-credentials-east, namespace: linkerd-multicluster}
----
-apiVersion: v1
-kind: Secret
-type: mirror.linkerd.io/remote-kubeconfig
-metadata:
-  name: any-name
-  namespace: linkerd
-  labels: {multicluster.linkerd.io/cluster-name: east}
----
-apiVersion: multicluster.linkerd.io/v1alpha3
-kind: Link
-metadata: {name: east, namespace: linkerd-multicluster}
-spec: {targetClusterName: east, clusterCredentialsSecret: cluster-credentials-east}
----
-apiVersion: multicluster.linkerd.io/v1alpha3
-kind: Link
-metadata: {name: north, namespace: linkerd-multicluster}
-spec: {targetClusterName: north, clusterCredentialsSecret: own-north}
----
-apiVersion: v1
-kind: Secret
-type: mirror.linkerd.io/remote-kubeconfig
-metadata: {name: own-north, namespace: linkerd-multicluster}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: probe-east
-  namespace: linkerd-multicluster
-  labels: {mirror.linkerd.io/mirrored-gateway: "true", mirror.linkerd.io/cluster-name: east}
-spec: {ports: [{port: 4191}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: web-east
-  namespace: shop
-  labels: {mirror.linkerd.io/mirrored-service: "true", mirror.linkerd.io/cluster-name: east}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: web-north
-  namespace: shop
-  labels: {mirror.linkerd.io/mirrored-service: "true", mirror.linkerd.io/cluster-name: north}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: web-federated
-  namespace: shop
-  labels: {mirror.linkerd.io/mirrored-service: "true"}
-  annotations: {multicluster.linkerd.io/remote-discovery: web@east}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: both-federated
-  namespace: shop
-  labels: {mirror.linkerd.io/mirrored-service: "true"}
-  annotations: {multicluster.linkerd.io/remote-discovery: "web@east,web@north"}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: mine-east, namespace: shop, labels: {mirror.linkerd.io/cluster-name: east}}
-spec: {ports: [{port: 80}]}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata:
-  name: controller-east
-  namespace: linkerd-multicluster
-  labels: {component: controller, mirror.linkerd.io/cluster-name: east}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: linkerd-service-mirror-access-local-resources-east
-  labels: {component: service-mirror, mirror.linkerd.io/cluster-name: east}
-rules: []
----
-apiVersion: v1
-kind: ServiceAccount
-metadata:
-  name: linkerd-service-mirror-east
-  namespace: linkerd-multicluster
-  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: linkerd-service-mirror-access-local-resources-east
-  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: linkerd-service-mirror-access-local-resources-east}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  name: linkerd-service-mirror-read-remote-creds-east
-  namespace: linkerd-multicluster
-  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
-rules: []
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  name: linkerd-service-mirror-read-remote-creds-east
-  namespace: linkerd-multicluster
-  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: linkerd-service-mirror-read-remote-creds-east}
----
-apiVersion: apps/v1
-kind: Deployment
-metadata:
-  name: linkerd-service-mirror-east
-  namespace: linkerd-multicluster
-  labels: {linkerd.io/extension: multicluster, component: service-mirror, mirror.linkerd.io/cluster-name: east}
-spec:
-  replicas: 0
-  selector: {matchLabels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}}
-  template:
-    metadata:
-      labels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}
-    spec:
-      containers: [{name: service-mirror, image: none}]
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata:
-  name: linkerd-service-mirror-east
-  namespace: linkerd-multicluster
-  labels: {component: linkerd-service-mirror}
-spec:
-  maxUnavailable: 1
-  selector: {matchLabels: {component: linkerd-service-mirror, mirror.linkerd.io/cluster-name: east}}
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: controller-east, namespace: linkerd-multicluster}
-spec: {maxUnavailable: 1, selector: {matchLabels: {component: controller}}}
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: service-mirror-write-east, namespace: linkerd-multicluster}
-spec: {}
-"#;
 
 /// `kind namespace/name` of each document.
 fn names(json: &str) -> Vec<String> {
@@ -244,42 +85,6 @@ fn nothing_is_deleted_by_mistake(kubeconfig: &Path) {
     hint: pass --yes to delete without confirmation
     ");
 }
-
-/// Another installation has a Link to the same cluster, east. The user `restricted` may not see that Link.
-const ANOTHER: &str = "
-apiVersion: v1
-kind: Namespace
-metadata: {name: other-mc}
----
-apiVersion: multicluster.linkerd.io/v1alpha3
-kind: Link
-metadata: {name: far, namespace: other-mc}
-spec: {targetClusterName: east}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: unlinks}
-rules:
-- {apiGroups: ['', apps, rbac.authorization.k8s.io, policy, coordination.k8s.io], resources: ['*'], verbs: [get, list]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: unlinks}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: unlinks}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: restricted}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: unlinks, namespace: linkerd-multicluster}
-rules:
-- {apiGroups: [multicluster.linkerd.io], resources: [links], verbs: [list]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: unlinks, namespace: linkerd-multicluster}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: unlinks}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: restricted}]
-";
 
 async fn linkerd_keeps_a_secret_that_another_link_needs(plane: &ControlPlane) {
     let unlink = |more: &[&str]| {
@@ -495,26 +300,6 @@ fn interrupted_unlink_says_what_to_do(kubeconfig: &Path) {
         assert_eq!(waits.wait().unwrap().code(), Some(130), "{name}");
     }
 }
-
-/// A mirror of a Link that somebody has deleted, and a CronJob in the namespace of the extension.
-const LEFT: &str = "
-apiVersion: v1
-kind: Service
-metadata:
-  name: left-south
-  namespace: shop
-  labels: {mirror.linkerd.io/mirrored-service: 'true', mirror.linkerd.io/cluster-name: south}
-  annotations: {mirror.linkerd.io/managed-by: linkerd-mc, mirror.linkerd.io/installation: linkerd-multicluster}
-spec: {ports: [{port: 80}]}
----
-apiVersion: batch/v1
-kind: CronJob
-metadata: {name: backup, namespace: linkerd-multicluster}
-spec:
-  schedule: '@daily'
-  jobTemplate:
-    spec: {template: {spec: {restartPolicy: Never, containers: [{name: backup, image: none}]}}}
-";
 
 async fn uninstall_overlooks_nothing_in_use(plane: &ControlPlane) {
     plane.apply(LEFT).await.unwrap();
