@@ -48,6 +48,11 @@ impl<'a> FederatedService<'a> {
         let mut memberships: Memberships<'_> = memberships.collect();
         let was = self.actual.map(Form::of);
         if was == Some(Form::Discovery) {
+            // These leave in either form, so they do not keep out a drained cluster.
+            let lack_gateway = memberships
+                .values_mut()
+                .filter(|linked| linked.target.lacks_gateway());
+            lack_gateway.for_each(ClusterMembership::needs_gateway);
             self.keep_out_drained(&mut memberships);
         }
         // Drained clusters count, so that a drain does not change the form.

@@ -81,6 +81,27 @@ fn cluster_that_leaves_neither_keeps_nor_causes_slices_that_keep_out_another() {
 }
 
 #[test]
+fn drained_cluster_joins_when_the_only_member_has_to_leave() {
+    let mut drained = target("east", 1, By::DiscoveryOnly);
+    drained.drained_until = Some(at(60));
+    let mut flat = state()
+        .linked(
+            target("west", 2, By::DiscoveryOnly),
+            &[web()],
+            &[backing("web")],
+        )
+        .worked_on(&key());
+    flat.now = at(0);
+    let lost = flat
+        .linked(drained, &[web()], &[backing("web")])
+        .with_link("west", |entry| {
+            entry.target = Ok(without_gateway("west", 2));
+        });
+    let members = members_after(&lost, l::REMOTE_DISCOVERY);
+    assert_eq!(members.as_deref(), Some("web@east"));
+}
+
+#[test]
 fn drained_cluster_that_takes_no_part_does_not_turn_a_service_of_others() {
     let mut drained = target("east", 1, By::Gateway);
     drained.drained_until = Some(at(60));
