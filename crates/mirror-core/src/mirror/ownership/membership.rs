@@ -18,8 +18,8 @@ pub(crate) enum Membership<'a> {
     Unseen,
     /// It has a member.
     Member(&'a Service),
-    /// It has a member that will join later.
-    Waiting,
+    /// It has a member that will join later. Contains what has to change first, unless that is expected within moments.
+    Waiting(Option<Problem>),
     /// It has a member that takes no part, because the cluster is drained.
     Drained(&'a Service),
     /// It may not have a member. Contains the outcome to report for its Service.
@@ -36,7 +36,7 @@ impl<'a> Membership<'a> {
         match self {
             Membership::Member(seen) | Membership::Drained(seen) => Some(seen),
             Membership::Unseen
-            | Membership::Waiting
+            | Membership::Waiting(_)
             | Membership::Refused(_)
             | Membership::Leaving
             | Membership::None => None,
@@ -60,6 +60,13 @@ impl ClusterMembership<'_> {
         self.entry.remote.as_ref()?.is_backed(member)
     }
 
+    /// Whether slices of its member are omitted because of the limit.
+    pub(crate) fn omits_slices_of(&self, member: &Service) -> bool {
+        let (namespace, name) = (member.metadata.namespace(), member.metadata.name());
+        let remote = self.entry.remote.as_ref();
+        remote.is_some_and(|remote| remote.omits_slices_of(namespace, name))
+    }
+
     /// Refuses the membership if the Link has no gateway.
     pub(crate) fn needs_gateway(&mut self) {
         if self.target.gateway.is_none() {
@@ -78,7 +85,7 @@ impl ClusterMembership<'_> {
     fn refuse(&mut self, problem: Problem) {
         let report = match &self.membership {
             Membership::Member(_) => Outcome::Failed(problem),
-            Membership::Unseen | Membership::Waiting => Outcome::Unknown,
+            Membership::Unseen | Membership::Waiting(_) => Outcome::Unknown,
             Membership::Leaving => Outcome::Absent,
             Membership::Drained(_) | Membership::Refused(_) | Membership::None => return,
         };
@@ -108,7 +115,7 @@ pub(crate) fn membership<'a>(
         return seen;
     };
     Membership::Refused(match seen {
-        Membership::Unseen | Membership::Waiting => Outcome::Unknown,
+        Membership::Unseen | Membership::Waiting(_) => Outcome::Unknown,
         Membership::Leaving | Membership::None => Outcome::Absent,
         Membership::Member(_) | Membership::Drained(_) | Membership::Refused(_) => {
             Outcome::Failed(forbidden.problem(namespace, service))

@@ -76,7 +76,7 @@ impl FederatedService<'_> {
             Membership::Member(_) | Membership::Leaving => true,
             Membership::Unseen => self.named.contains(cluster),
             Membership::None
-            | Membership::Waiting
+            | Membership::Waiting(_)
             | Membership::Refused(_)
             | Membership::Drained(_) => false,
         };
@@ -119,7 +119,7 @@ impl FederatedService<'_> {
     /// Whether it exists, and a member will join it later.
     fn is_awaited(&self, memberships: &Memberships<'_>) -> bool {
         let waits =
-            |linked: &ClusterMembership<'_>| matches!(linked.membership, Membership::Waiting);
+            |linked: &ClusterMembership<'_>| matches!(linked.membership, Membership::Waiting(_));
         self.actual.is_some() && memberships.values().any(waits)
     }
 
@@ -148,7 +148,9 @@ impl FederatedService<'_> {
             (Membership::Drained(_), _) => {
                 Outcome::Failed(memberships::left_because_drained(target))
             }
-            (Membership::Unseen | Membership::Waiting | Membership::Leaving, _) => Outcome::Unknown,
+            (Membership::Unseen | Membership::Waiting(None) | Membership::Leaving, _) => {
+                Outcome::Unknown
+            }
             (Membership::None, _) => {
                 let remote = linked.entry.remote.as_ref();
                 let seen = remote.and_then(|remote| remote.service(self.namespace, self.service));
@@ -156,7 +158,9 @@ impl FederatedService<'_> {
             }
             (Membership::Member(_), Ok(None)) => Outcome::Absent,
             (Membership::Refused(report), _) => report.clone(),
-            (Membership::Member(_), Err(problem)) => Outcome::Failed(problem.clone()),
+            (Membership::Waiting(Some(problem)), _) | (Membership::Member(_), Err(problem)) => {
+                Outcome::Failed(problem.clone())
+            }
             (Membership::Member(seen), Ok(Some(written))) => {
                 match written.problems.get(&target.cluster) {
                     Some(problem) => Outcome::Failed(problem.clone()),

@@ -56,7 +56,7 @@ impl<'a> FederatedService<'a> {
             self.keep_out_drained(&mut memberships);
         }
         // Drained clusters count, so that a drain does not change the form.
-        let form = self.form(&memberships);
+        let (form, obstacle) = self.form(&memberships);
         let was_slices = was == Some(Form::Slices);
         for (cluster, linked) in &mut memberships {
             let (lacks_gateway, takes_part) =
@@ -71,28 +71,30 @@ impl<'a> FederatedService<'a> {
                 linked.needs_discovery();
             }
             // A new cluster waits for the form in which it can be reached, and until Linkerd knows it.
-            let through = linked.target.federated_through;
+            let needs_slices = linked.target.federated_through == FederatedThrough::Gateway;
             let waits = form == Form::Discovery
                 && !takes_part
-                && (through == FederatedThrough::Gateway || self.state.is_new(linked.entry));
+                && (needs_slices || self.state.is_new(linked.entry));
             if waits && matches!(linked.membership, Membership::Member(_)) {
-                linked.membership = Membership::Waiting;
+                let obstacle = obstacle.clone().filter(|_| needs_slices);
+                linked.membership = Membership::Waiting(obstacle);
             }
         }
         self.take_out_drained(form, &mut memberships);
         (form, memberships)
     }
 
-    /// The form that it should have. It changes from discovery to slices only once it is known which members have
-    /// endpoints: before, some of these endpoints would be missing. A cluster that is not listed delays no other: its
-    /// endpoints count as ready.
-    fn form(&self, memberships: &Memberships<'_>) -> Form {
+    /// The form that it should have, and what has to change before it turns to slices, unless that is expected within
+    /// moments. It turns only once it is known which members have endpoints, and where: before, some of these endpoints
+    /// would be missing. A cluster that is not listed, or has too many slices, delays no other: its endpoints count as
+    /// ready.
+    fn form(&self, memberships: &Memberships<'_>) -> (Form, Option<Problem>) {
         let takes_part =
             |(cluster, linked): &(&&str, &ClusterMembership<'_>)| match linked.membership {
                 // Drained and leaving clusters count, so that the form stays as long as they are named.
                 Membership::Member(_) | Membership::Leaving => true,
                 Membership::Drained(_) | Membership::Unseen => self.named.contains(**cluster),
-                Membership::Waiting | Membership::Refused(_) | Membership::None => false,
+                Membership::Waiting(_) | Membership::Refused(_) | Membership::None => false,
             };
         let members = || memberships.iter().filter(takes_part);
         let was = self.actual.map(Form::of);
@@ -118,25 +120,55 @@ impl<'a> FederatedService<'a> {
         // A Link that cannot be read now may ask for either form.
         let unknown =
             |cluster: &&str| !memberships.contains_key(*cluster) && self.state.may_keep(cluster);
-        let by_slices =
-            members().any(through_gateway) || was_slices && self.named.iter().any(unknown);
+        let unread = self.named.iter().copied().find(unknown);
+        let by_slices = members().any(through_gateway) || was_slices && unread.is_some();
         if !by_slices {
-            return Form::Discovery;
+            return (Form::Discovery, None);
+        }
+        if was != Some(Form::Discovery) {
+            return (Form::Slices, None);
+        }
+        let without_address = members().find(|member| self.would_lose_endpoints(*member));
+        let change = match (unread, without_address) {
+            (Some(cluster), _) => Some(format!("it is known how cluster {cluster} is reached")),
+            (None, Some((cluster, _))) => Some(format!(
+                "an address of the gateway of cluster {cluster} can be used, or {cluster} is drained"
+            )),
+            (None, None) => None,
+        };
+        if let Some(change) = change {
+            let message = format!("the cluster joins once {change}");
+            return (Form::Discovery, Some(Problem::new(Reason::Error, message)));
         }
         let is_known = |linked: &ClusterMembership<'_>| match linked.membership {
             Membership::Member(seen) => {
-                linked.target.gateway.is_none() || linked.is_backed(seen).is_some()
+                linked.target.gateway.is_none()
+                    || linked.is_backed(seen).is_some()
+                    || linked.omits_slices_of(seen)
             }
             _ => true,
         };
         let pods_are_known = self.local.is_none() || self.state.member_slices().is_some();
-        let all_are_known = || members().all(|(_, linked)| is_known(linked));
-        let all_are_read = || !self.named.iter().any(unknown);
-        let may_turn = || pods_are_known && all_are_known() && all_are_read();
-        if was == Some(Form::Discovery) && !may_turn() {
-            return Form::Discovery;
+        if pods_are_known && members().all(|(_, linked)| is_known(linked)) {
+            (Form::Slices, None)
+        } else {
+            (Form::Discovery, None)
         }
-        Form::Slices
+    }
+
+    /// Whether a member, which Linkerd discovers until now, would have no endpoints in slices, because no address of its
+    /// gateway can be used yet. A drained cluster is not needed.
+    fn would_lose_endpoints(&self, (cluster, linked): (&&str, &ClusterMembership<'_>)) -> bool {
+        let serves = matches!(
+            linked.membership,
+            Membership::Member(_) | Membership::Unseen
+        ) && self.named.contains(*cluster)
+            && !self.state.is_drained(linked.target);
+        let gateway = linked.target.gateway.as_ref().filter(|_| serves);
+        gateway.is_some_and(|gateway| {
+            let reach = self.state.gateway_addresses(gateway, &linked.entry.gateway);
+            reach.is_none_or(|reach| reach.addresses.is_empty())
+        })
     }
 
     /// A drained cluster joins only if there is no other member. So a Service that has one does not change its form for it.

@@ -22,7 +22,7 @@ use crate::{
         },
         metadata::{ContentHash, DesiredMetadata, fq_name, is_our_slice},
         outcome::Problem,
-        ownership::membership::{ClusterMembership, Form, Membership},
+        ownership::membership::{ClusterMembership, Form},
         state::State,
         target::Target,
         write::Write,
@@ -51,7 +51,8 @@ impl Members<'_> {
                 continue;
             };
             let own: Vec<_> = of_cluster(actual, cluster).collect();
-            match through(state, member, &own, self.turns_to_slices()) {
+            let turns = self.turns_to_slices() && self.of.named.contains(cluster);
+            match through(state, member, &own, turns) {
                 Ok(None) => {
                     kept.insert(Some(cluster));
                 }
@@ -171,17 +172,16 @@ pub(crate) fn exist(state: &State, namespace: &str, name: &str) -> bool {
 }
 
 /// The endpoints for a member. `None` to leave its slices as they are, even if there are none. `own` are its slices.
-/// `turns`: Linkerd discovers the endpoints until now, so a member that cannot be seen keeps them.
+/// `turns`: Linkerd discovers the endpoints until now, so a member whose endpoints are not known keeps them.
 fn through<'a>(
     state: &State,
     linked: &'a ClusterMembership<'a>,
     own: &[&EndpointSlice],
     turns: bool,
 ) -> Result<Option<GatewayEndpoints<'a>>, Problem> {
-    let known = match linked.membership {
-        Membership::Member(service) => linked.is_backed(service),
-        _ => (turns && own.is_empty()).then_some(true),
-    };
+    let seen = linked.membership.seen();
+    let known = seen.and_then(|service| linked.is_backed(service));
+    let known = known.or_else(|| (turns && own.is_empty()).then_some(true));
     let present = own.iter().flat_map(|slice| &slice.endpoints);
     let backed = known.unwrap_or_else(|| present.clone().next().is_some());
     let gateway = &linked.entry.gateway;

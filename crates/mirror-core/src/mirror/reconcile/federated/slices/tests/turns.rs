@@ -1,7 +1,10 @@
 //! Links that change how their cluster takes part, and what such a change leaves.
 
 use super::*;
-use crate::mirror::fixtures::plan_unconfirmed;
+use crate::mirror::{
+    Object,
+    fixtures::{omitted, plan_unconfirmed},
+};
 
 const NO_GATEWAY: &str =
     "web@west: NoGateway: remote members require a gateway, and the Link has none";
@@ -253,6 +256,65 @@ fn members_that_cannot_be_seen_keep_endpoints_when_a_service_turns_to_slices() {
         entry.target = Err(crate::mirror::InvalidLink::GatewayPort("x".to_owned()));
     });
     assert_eq!(described(&plan(&unreadable, &key()).writes), [""; 0]);
+}
+
+#[test]
+fn service_turns_to_slices_once_the_gateways_of_its_members_have_addresses() {
+    let flat = two(By::Discovery, By::Discovery).worked_on(&key());
+    let joined = flat.linked(target("north", 3, By::Gateway), &[web()], &[backing("web")]);
+    let resolved = |addresses: Option<&str>| {
+        let addresses = addresses.map(|address| vec![ip(address)]);
+        let known = GatewayState {
+            addresses,
+            liveness: Liveness::Alive,
+        };
+        news(joined.clone(), "west", known)
+    };
+    let waits = "web@north: Error: the cluster joins once an address of the gateway of cluster \
+                 west can be used, or west is drained";
+    for (what, west) in [("not resolved", None), ("refused", Some("127.0.0.1"))] {
+        let waiting = plan(&resolved(west), &key());
+        assert_eq!(described(&waiting.writes), [""; 0], "{what}");
+        let told = reported(&waiting);
+        let expected = ["web@east: web-federated", waits, "web@west: web-federated"];
+        assert_eq!(told, expected, "{what}");
+    }
+    let drained = resolved(None).with_link("west", |entry| {
+        entry.target.as_mut().unwrap().drained_until = Some(at(60));
+    });
+    for (what, state, members) in [
+        ("known", resolved(Some(WEST)), "web@east,web@north,web@west"),
+        (
+            "drained",
+            State {
+                now: at(0),
+                ..drained
+            },
+            "web@east,web@north",
+        ),
+    ] {
+        let turned = members_after(&state, l::MEMBERS);
+        assert_eq!(turned.as_deref(), Some(members), "{what}");
+    }
+}
+
+#[test]
+fn member_with_too_many_slices_does_not_keep_a_service_from_turning_to_slices() {
+    let flat = two(By::Discovery, By::Discovery).worked_on(&key());
+    let beyond = turned(flat, By::Gateway, By::Discovery)
+        .linked(target("west", 2, By::Discovery), &[web()], &[])
+        .with_link("west", |entry| {
+            entry.gateway.addresses = Some(vec![ip(WEST)]);
+            entry.remote.as_mut().unwrap().omitted_slices = vec![omitted("web", true)];
+        });
+    let writes = plan(&beyond, &key()).writes;
+    let of_west = writes.iter().find_map(|write| match write {
+        Write::Create(Object::EndpointSlice(made)) => {
+            (made.metadata.name() == "web-federated.west-ipv4").then_some(&made.endpoints)
+        }
+        _ => None,
+    });
+    assert_eq!(of_west.map(|endpoints| endpoints.len()), Some(1));
 }
 
 #[test]
