@@ -49,6 +49,11 @@ impl<'a> FederatedService<'a> {
         }
     }
 
+    /// The form of the existing Service.
+    pub(super) fn form_until_now(&self) -> Option<Form> {
+        self.actual.map(Form::of)
+    }
+
     /// UID; empty if it does not exist yet.
     pub(super) fn uid(&self) -> Option<&'a str> {
         self.actual

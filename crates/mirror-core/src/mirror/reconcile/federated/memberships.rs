@@ -26,6 +26,8 @@ impl<'a> FederatedService<'a> {
     /// have confirmed that they no longer have a member.
     pub(super) fn memberships(&self, confirmed: Confirmed<'_>) -> (Form, Memberships<'a>) {
         let (state, has_local_member) = (self.state, self.local.is_some());
+        let was = self.form_until_now();
+        let was_slices = was == Some(Form::Slices);
         let memberships = state.active().map(|(target, entry)| {
             let cluster = target.cluster.as_str();
             let link = (target, entry);
@@ -38,26 +40,23 @@ impl<'a> FederatedService<'a> {
                     }
                     membership => membership,
                 };
-            let linked = ClusterMembership {
+            let mut linked = ClusterMembership {
                 target,
                 entry,
                 membership,
             };
+            // It has no place in either form, so it does not keep out a drained cluster.
+            if target.lacks_gateway() && !was_slices {
+                linked.needs_gateway();
+            }
             (cluster, linked)
         });
         let mut memberships: Memberships<'_> = memberships.collect();
-        let was = self.actual.map(Form::of);
         if was == Some(Form::Discovery) {
-            // These leave in either form, so they do not keep out a drained cluster.
-            let lack_gateway = memberships
-                .values_mut()
-                .filter(|linked| linked.target.lacks_gateway());
-            lack_gateway.for_each(ClusterMembership::needs_gateway);
             self.keep_out_drained(&mut memberships);
         }
         // Drained clusters count, so that a drain does not change the form.
         let (form, obstacle) = self.form(&memberships);
-        let was_slices = was == Some(Form::Slices);
         for (cluster, linked) in &mut memberships {
             let (lacks_gateway, takes_part) =
                 (linked.target.lacks_gateway(), self.named.contains(cluster));
@@ -97,7 +96,7 @@ impl<'a> FederatedService<'a> {
                 Membership::Waiting(_) | Membership::Refused(_) | Membership::None => false,
             };
         let members = || memberships.iter().filter(takes_part);
-        let was = self.actual.map(Form::of);
+        let was = self.form_until_now();
         let was_slices = was == Some(Form::Slices);
         // Such a member would lose its place to endpoints of a cluster that leaves, or whose Link lost its gateway.
         let needs_discovery = |(cluster, linked): (&&str, &ClusterMembership<'_>)| {
@@ -128,14 +127,13 @@ impl<'a> FederatedService<'a> {
         if was != Some(Form::Discovery) {
             return (Form::Slices, None);
         }
-        let without_address = members().find(|member| self.would_lose_endpoints(*member));
-        let change = match (unread, without_address) {
-            (Some(cluster), _) => Some(format!("it is known how cluster {cluster} is reached")),
-            (None, Some((cluster, _))) => Some(format!(
+        let unread = unread.map(|cluster| format!("it is known how cluster {cluster} is reached"));
+        let change = unread.or_else(|| {
+            let (cluster, _) = members().find(|member| self.would_lose_endpoints(*member))?;
+            Some(format!(
                 "an address of the gateway of cluster {cluster} can be used, or {cluster} is drained"
-            )),
-            (None, None) => None,
-        };
+            ))
+        });
         if let Some(change) = change {
             let message = format!("the cluster joins once {change}");
             return (Form::Discovery, Some(Problem::new(Reason::Error, message)));

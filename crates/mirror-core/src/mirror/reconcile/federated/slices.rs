@@ -98,8 +98,7 @@ impl Members<'_> {
 
     /// Whether Linkerd discovers the endpoints of the members until now.
     fn turns_to_slices(&self) -> bool {
-        let was = self.of.actual.map(Form::of);
-        was == Some(Form::Discovery) && self.form == Form::Slices
+        self.of.form_until_now() == Some(Form::Discovery) && self.form == Form::Slices
     }
 
     /// The Service from which the slices of a gateway get their metadata and ports.

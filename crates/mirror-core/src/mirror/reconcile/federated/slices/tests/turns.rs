@@ -25,6 +25,18 @@ fn members_after(state: &State, annotation: &str) -> Option<String> {
     list.map(str::to_owned)
 }
 
+/// A federated Service whose only member is west, through discovery, and the Link of east, which is drained.
+fn flat_beside_drained(east: By) -> (State, Target) {
+    let west = target("west", 2, By::DiscoveryOnly);
+    let mut flat = state()
+        .linked(west, &[web()], &[backing("web")])
+        .worked_on(&key());
+    flat.now = at(0);
+    let mut drained = target("east", 1, east);
+    drained.drained_until = Some(at(60));
+    (flat, drained)
+}
+
 #[test]
 fn cluster_that_cannot_have_slices_leaves_when_a_service_is_made_of_slices() {
     let flat = two(By::Discovery, By::DiscoveryOnly).worked_on(&key());
@@ -85,16 +97,7 @@ fn cluster_that_leaves_neither_keeps_nor_causes_slices_that_keep_out_another() {
 
 #[test]
 fn drained_cluster_joins_when_the_only_member_has_to_leave() {
-    let mut drained = target("east", 1, By::DiscoveryOnly);
-    drained.drained_until = Some(at(60));
-    let mut flat = state()
-        .linked(
-            target("west", 2, By::DiscoveryOnly),
-            &[web()],
-            &[backing("web")],
-        )
-        .worked_on(&key());
-    flat.now = at(0);
+    let (flat, drained) = flat_beside_drained(By::DiscoveryOnly);
     let lost = flat
         .linked(drained, &[web()], &[backing("web")])
         .with_link("west", |entry| {
@@ -106,16 +109,7 @@ fn drained_cluster_joins_when_the_only_member_has_to_leave() {
 
 #[test]
 fn drained_cluster_that_takes_no_part_does_not_turn_a_service_of_others() {
-    let mut drained = target("east", 1, By::Gateway);
-    drained.drained_until = Some(at(60));
-    let mut flat = state()
-        .linked(
-            target("west", 2, By::DiscoveryOnly),
-            &[web()],
-            &[backing("web")],
-        )
-        .worked_on(&key());
-    flat.now = at(0);
+    let (mut flat, drained) = flat_beside_drained(By::Gateway);
     let beside = flat
         .clone()
         .linked(drained.clone(), &[web()], &[backing("web")]);
