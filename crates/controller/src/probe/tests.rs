@@ -2,7 +2,7 @@
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
 };
@@ -224,9 +224,10 @@ async fn only_status_200_is_alive_and_the_body_is_ignored() {
 #[tokio::test]
 async fn gateway_that_times_out_or_fails_is_dead_and_failures_are_counted() {
     let silent = gateway(Manner::Silent).await;
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // A socket that is bound and does not listen refuses connections, and keeps its port from other tests.
+    let closed = TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let refusing = closed.local_addr().unwrap().to_string();
-    drop(closed);
     for address in [silent.address.as_str(), &refusing, "no host:x"] {
         let mut probing = probing(address, Duration::from_millis(50));
         // The second failure is reported before the transition that it causes.
